@@ -1,0 +1,42 @@
+/* plan.h: which kernel, grid, shared memory and workspace serve a shape. Pure C11: no CUDA, no state, the same answer every time.
+ *
+ * topkit_make_plan reads the shape and the device's facts and nothing else, so that a plan may be made during stream capture, on a
+ * machine without a GPU, and in a test.
+ *
+ *   topkit_device_facts h200 = {.arch = 90, .sm_count = 132, .shared_per_block = 232448, .shared_per_sm = 233472, .threads_per_sm = 2048};
+ *   topkit_plan plan;
+ *   int status = topkit_make_plan(4096, 131072, 2048, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_AUTO, &h200, &plan);
+ */
+#ifndef TOPKIT_PLAN_H
+#define TOPKIT_PLAN_H
+
+#include "select.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct topkit_device_facts {
+    int arch;             /* compute capability, major * 10 + minor */
+    int sm_count;         /* multiprocessors that the launch may fill */
+    int shared_per_block; /* bytes a block may opt in to */
+    int shared_per_sm;    /* bytes a multiprocessor has, 1 KB of which each resident block loses to the system */
+    int threads_per_sm;
+} topkit_device_facts;
+
+typedef struct topkit_plan {
+    int route;              /* TOPKIT_ROUTE_ROW, ...; 0 when there is nothing to do (rows or k is 0) */
+    int blocks;             /* grid */
+    int threads;            /* a block */
+    int capacity;           /* candidates that a block's buffer holds */
+    int shared_bytes;       /* dynamic shared memory of a block */
+    size_t workspace_bytes; /* of the launch */
+} topkit_plan;
+
+/* Returns a topkit_status and fills `plan` only when it is TOPKIT_OK. */
+int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
