@@ -1,0 +1,166 @@
+/* topkit/collector.cuh: the warp-aggregated candidate collector, and the scan that joins it to row, gate and refiner.
+ *
+ * A warp compares a tile of 512 scores with the gate and appends what passes to a bounded buffer: one vote, one warp scan and one shared
+ * atomic for the whole tile. An append is all or nothing. The first that finds no room marks where the buffer ends; the scan then meets,
+ * cuts the buffer back to its k best (compaction), raises the gate to the k-th of them and offers the tile again. Nothing is
+ * ever dropped: capacity changes speed, never the answer.
+ *
+ *   scope         append: warp. scan: group
+ *   storage       topkit_collector_state (shared), `capacity` candidates (shared), 512 floats of stage a warp (shared, 16-byte aligned)
+ *   sync          append: none, sync the group before the candidates are read. scan: ends with a barrier, and leaves storage ready
+ *   determinism   the order in the buffer is open; after a scan the set holds the k best (all of their ties' contenders included)
+ *   cost          a tile: 16 compares a lane, and about 30 + 12 * (most hits of a lane) instructions where any lane has a hit
+ *
+ * capacity >= k + TOPKIT_TILE: a compacted buffer must have room for a warp's append, or the scan could not go on.
+ *
+ * Worked numbers: capacity 1024, k = 2, scores 0, 1, .. 2047 ascending, an open gate, one warp: tiles 0 and 1 fill the buffer, tile 2
+ * finds no room (count 1536, stored 1024); compaction keeps 1022 and 1023 and the gate asks for more than 1023.0.
+ *
+ * Source: the warp scan of hit masks won over one atomic a candidate and over per-thread segments (docs/performance.md).
+ */
+#ifndef TOPKIT_COLLECTOR_CUH
+#define TOPKIT_COLLECTOR_CUH
+
+#include "topkit/refiner.cuh"
+
+typedef struct topkit_collector_state {
+    unsigned count;  /* scores that passed the gate, those that found no room included */
+    unsigned stored; /* candidates in the buffer once an append has failed */
+} topkit_collector_state;
+
+/* What a warp needs to append. */
+typedef struct topkit_collector {
+    topkit_candidate *items;       /* (capacity) */
+    int capacity;
+    float *stage;                  /* (512) this warp's */
+    topkit_collector_state *state;
+} topkit_collector;
+
+/* Empties the buffer. One thread; sync before the first append. */
+TOPKIT_FN void topkit_collector_clear(topkit_collector c) {
+    c.state->count = 0;
+    c.state->stored = (unsigned)c.capacity;
+}
+
+/* Candidates in the buffer, after a sync. */
+TOPKIT_FN int topkit_collector_held(topkit_collector c) {
+    return (int)(c.state->count < c.state->stored ? c.state->count : c.state->stored);
+}
+
+TOPKIT_FN bool topkit_collector_overflowed(topkit_collector c) { return c.state->count > (unsigned)c.capacity; }
+
+/* Appends the scores stage[u*128 + lane*4 + c] whose bit u*4+c of `mask` is set, with index first + u*128 + lane*4 + c. The stage may be
+ * the tile itself where that lies in shared memory. False: no room, nothing of the tile was stored (its hits stay in the count). */
+TOPKIT_FN bool topkit_collect_staged(topkit_group g, topkit_collector c, const float *stage, int first, unsigned mask) {
+    if (!__any_sync(TOPKIT_FULL_MASK, mask != 0)) return true;
+    unsigned total, base = 0;
+    const unsigned below = topkit_warp_exclusive_sum(g, (unsigned)__popc(mask), &total);
+    if (topkit_lane(g) == 0) base = atomicAdd(&c.state->count, total);
+    base = __shfl_sync(TOPKIT_FULL_MASK, base, 0);
+    if (base + total > (unsigned)c.capacity) {
+        /* Every later append fails as well, for the count only grows: the appends that fitted fill exactly 0 .. stored-1. */
+        if (topkit_lane(g) == 0) atomicMin(&c.state->stored, base);
+        return false;
+    }
+    topkit_candidate *slot = c.items + base + below;
+    const int mine = (int)topkit_lane(g) * 4;
+    while (mask) {
+        const int bit = __ffs((int)mask) - 1;
+        const int offset = mine + (bit >> 2) * 128 + (bit & 3);
+        mask &= mask - 1;
+        slot->bits = __float_as_uint(stage[offset]);
+        slot->index = first + offset;
+        slot++;
+    }
+    return true;
+}
+
+/* The scores of a tile that the gate admits, as a lane's mask. */
+template <int TIES>
+TOPKIT_FN unsigned topkit_gate_mask(topkit_group g, topkit_gate gate, const topkit_tile *tile) {
+    const int lane4 = (int)topkit_lane(g) * 4;
+    bool exact = TOPKIT_NAN == TOPKIT_NAN_HIGHEST && gate.key >= TOPKIT_KEY_POS_INF; /* no float is between +inf and NaN */
+    unsigned mask;
+    if (TIES == TOPKIT_LOWEST_INDEX && gate.bound != TOPKIT_INDEX_LIMIT) {
+        /* Behind the bound only better scores count, before it equal ones too: neither needs a look at single indices. */
+        if (tile->first >= gate.bound) gate = topkit_gate_at(gate.key, 0);
+        else exact |= tile->first + TOPKIT_TILE > gate.bound;
+    }
+    if (TOPKIT_NAN == TOPKIT_NAN_LOWEST && topkit_gate_is_open(gate)) mask = tile->valid; /* no ordered compare lets a NaN pass */
+    else mask = topkit_tile_mask(tile, gate.value) & tile->valid;
+    if (exact) {
+        for (unsigned rest = mask; rest; rest &= rest - 1) {
+            const int bit = __ffs((int)rest) - 1;
+            const float4 v = (bit & 8) ? ((bit & 4) ? tile->v[3] : tile->v[2]) : ((bit & 4) ? tile->v[1] : tile->v[0]);
+            const float x = (bit & 2) ? ((bit & 1) ? v.w : v.z) : ((bit & 1) ? v.y : v.x);
+            if (!topkit_gate_admits(gate, __float_as_uint(x), tile->first + lane4 + (bit >> 2) * 128 + (bit & 3))) mask &= ~(1u << bit);
+        }
+    }
+    return mask;
+}
+
+/* Compares a tile held in registers with the gate and appends. False: no room; offer the tile again after a compaction. */
+template <int TIES>
+TOPKIT_FN bool topkit_collect_tile(topkit_group g, topkit_collector c, topkit_gate gate, const topkit_tile *tile) {
+    const unsigned mask = topkit_gate_mask<TIES>(g, gate, tile);
+    if (!__any_sync(TOPKIT_FULL_MASK, mask != 0)) return true;
+    float4 *stage = (float4 *)c.stage + topkit_lane(g);
+#pragma unroll
+    for (int u = 0; u < 4; u++) stage[u * 32] = tile->v[u]; /* a lane reads back only what it wrote: no sync */
+    return topkit_collect_staged(g, c, c.stage, tile->first, mask);
+}
+
+/* Cuts the held candidates, more than k, back to the k best and returns the gate for what is still to come. Called by the whole group
+ * after a sync; ends with a barrier. Strict under any ties: a plateau wider than the buffer would otherwise compact for ever. */
+template <int TIES>
+TOPKIT_FN topkit_gate topkit_compact(topkit_group g, topkit_collector c, int k, topkit_refiner_storage *r) {
+    const int held = topkit_collector_held(c);
+    const topkit_cut cut = topkit_refine_cut<TIES>(g, c.items, held, k, r);
+    const int kept = topkit_refine_keep(g, c.items, held, cut, r);
+    if (g.thread == 0) {
+        c.state->count = (unsigned)kept;
+        c.state->stored = (unsigned)c.capacity;
+    }
+    topkit_group_sync(g);
+    return topkit_gate_at(cut.key, TIES == TOPKIT_LOWEST_INDEX ? cut.bound : 0);
+}
+
+typedef struct topkit_collected {
+    int held;        /* candidates in the buffer: fewer than min(k, length) only where the gate was too high */
+    int admitted;    /* scores that were stored, those that compactions dropped included */
+    int compactions;
+} topkit_collected;
+
+enum { TOPKIT_ASCENDING = 0, TOPKIT_SHUFFLED = 1 };
+
+/* Scans a row with a group: loads its tiles, appends what the gate admits, compacts as often as needed. The buffer must be clear and
+ * synced. SHUFFLED visits the tiles in an order under which no monotone row compacts more than a few times. */
+template <int TIES>
+TOPKIT_FN topkit_collected topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gate, int visit, topkit_collector c,
+                                       topkit_refiner_storage *r) {
+    const topkit_tiles tiles = topkit_row_tiles(row);
+    const int step = visit == TOPKIT_SHUFFLED ? topkit_tile_step(tiles.count) : 1;
+    const int warps = (int)topkit_warps(g);
+    const unsigned lane = topkit_lane(g);
+    topkit_collected done = {0, 0, 0};
+    topkit_tile tile;
+    TOPKIT_ASSERT(k >= 1 && c.capacity >= k + TOPKIT_TILE);
+    int n = (int)topkit_warp_rank(g);
+    for (;;) {
+        for (; n < tiles.count; n += warps) {
+            topkit_tile_load(tiles, step == 1 ? n : topkit_tile_permuted(n, step, tiles.count), lane, &tile);
+            if (!topkit_collect_tile<TIES>(g, c, gate, &tile)) break;
+        }
+        topkit_group_sync(g);
+        done.held = topkit_collector_held(c);
+        done.admitted += done.held;
+        if (!topkit_collector_overflowed(c)) break;
+        gate = topkit_compact<TIES>(g, c, k, r);
+        done.admitted -= k;
+        done.compactions++;
+    }
+    topkit_group_sync(g);
+    return done;
+}
+
+#endif

@@ -1,0 +1,70 @@
+/* topkit/key.cuh: order-preserving sort keys. A larger score has a larger key; integer compares and digits replace float compares.
+ *
+ *   scope         thread
+ *   storage       none
+ *   determinism   yes; the sign and payload of a NaN and the sign of a zero never matter
+ *   cost          5 integer instructions a score
+ *
+ * The order is total: -0 and +0 share a key, -inf and +inf are ordinary, and all NaNs share one key, below -inf or above +inf
+ * (TOPKIT_NAN). Candidates are stored as raw bits, so that values come back bit for bit; keys are derived when they are needed.
+ *
+ * Worked numbers (NaN lowest): NaN 0x00000000, -inf 0x007fffff, -1 0x407fffff, -0 and +0 0x80000000, 1 0xbf800000, +inf 0xff800000.
+ * Source: the sign-flip map is folklore (radix sort of floats); zeros and NaNs are folded in for this contract.
+ */
+#ifndef TOPKIT_KEY_CUH
+#define TOPKIT_KEY_CUH
+
+#include "topkit/ptx.cuh"
+
+#define TOPKIT_KEY_NEG_INF 0x007fffffu
+#define TOPKIT_KEY_POS_INF 0xff800000u
+#define TOPKIT_KEY_NAN (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0u : 0xffffffffu)
+
+/* The sort key of the float with these bits. */
+TOPKIT_FN unsigned topkit_key(unsigned bits) {
+    const unsigned magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return TOPKIT_KEY_NAN;
+    if (magnitude == 0) return 0x80000000u;
+    return (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
+}
+
+/* The bits of a float with this key; -inf for a key below -inf's, and for keys above +inf's a NaN (lowest) or +inf (highest). */
+TOPKIT_FN unsigned topkit_key_bits(unsigned key) {
+    if (key <= TOPKIT_KEY_NEG_INF) return 0xff800000u;
+    if (key > TOPKIT_KEY_POS_INF) return TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7fc00000u : 0x7f800000u;
+    return (key & 0x80000000u) ? key & 0x7fffffffu : ~key;
+}
+
+/* One number that orders (score, index) pairs: by key, and among equal keys the lower index is the greater pair. Pairs are distinct. */
+TOPKIT_FN unsigned long long topkit_pair_key(unsigned key, int index) {
+    return (unsigned long long)key << 32 | (unsigned)~index;
+}
+
+/* Half-precision scores widen exactly: a bf16 is the upper half of a float, an fp16 is rebiased (denormals normalise, NaNs stay NaN). */
+TOPKIT_FN unsigned topkit_bf16_bits(unsigned short h) { return (unsigned)h << 16; }
+
+TOPKIT_FN unsigned topkit_f16_bits(unsigned short h) {
+    const unsigned sign = (unsigned)(h & 0x8000u) << 16, magnitude = h & 0x7fffu;
+    if (magnitude >= 0x7c00u) return sign | 0x7f800000u | (magnitude & 0x3ffu) << 13;
+    if (magnitude >= 0x0400u) return sign | ((magnitude << 13) + 0x38000000u);
+    if (magnitude == 0) return sign;
+    const unsigned shift = (unsigned)__clz((int)magnitude) - 21; /* 1 .. 10: brings the leading one to bit 10 */
+    return sign | (((113u - shift) << 23) + ((magnitude << shift & 0x3ffu) << 13));
+}
+
+/* 16-bit sort keys with the same order: two fit a register, so that a compare reads half the bytes and widens candidates only. */
+TOPKIT_FN unsigned short topkit_key16(unsigned short bits, unsigned infinity) {
+    const unsigned magnitude = bits & 0x7fffu;
+    if (magnitude > infinity) return (unsigned short)TOPKIT_KEY_NAN;
+    if (magnitude == 0) return 0x8000u;
+    return (unsigned short)((bits & 0x8000u) ? ~bits : bits | 0x8000u);
+}
+TOPKIT_FN unsigned short topkit_bf16_key(unsigned short bits) { return topkit_key16(bits, 0x7f80u); }
+TOPKIT_FN unsigned short topkit_f16_key(unsigned short bits) { return topkit_key16(bits, 0x7c00u); }
+
+/* Which of the two packed 16-bit keys reach the threshold: bit 0 the low half, bit 1 the high half. */
+TOPKIT_FN unsigned topkit_keys16_ge(unsigned pair, unsigned short threshold) {
+    return ((pair & 0xffffu) >= threshold ? 1u : 0u) | ((pair >> 16) >= threshold ? 2u : 0u);
+}
+
+#endif

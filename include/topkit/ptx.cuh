@@ -1,0 +1,219 @@
+/* topkit/ptx.cuh: every line of inline PTX in the library, each with a portable counterpart.
+ *
+ * The counterpart serves the CPU executor, which hands in the few operations that C++ can not express (simt_*). Everything else in the
+ * library is CUDA C++ without assembly. PTX is used where the compiler can not be told what is meant: named barriers, asynchronous
+ * copies, cache hints, acquire and release, and a float compare that no compiler flag may turn into a flushing one.
+ */
+#ifndef TOPKIT_PTX_CUH
+#define TOPKIT_PTX_CUH
+
+#include "topkit/config.cuh"
+
+#if defined(__CUDA_ARCH__) && !defined(TOPKIT_SIMT)
+#define TOPKIT_PTX 1
+#else
+#define TOPKIT_PTX 0
+#endif
+
+/* The copy engine's bulk copies and blocking mbarrier waits came with compute capability 9.0. */
+#if !TOPKIT_PTX || __CUDA_ARCH__ >= 900
+#define TOPKIT_HAS_BULK_COPY 1
+#else
+#define TOPKIT_HAS_BULK_COPY 0
+#endif
+
+#if TOPKIT_PTX
+TOPKIT_FN unsigned topkit_shared_address(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
+#endif
+
+/* Named barrier `id` (1..15) among `threads` threads, whole warps; orders their memory accesses. */
+TOPKIT_FN void topkit_bar_sync(unsigned id, unsigned threads) {
+#if TOPKIT_PTX
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_bar_sync(id, threads);
+#endif
+}
+
+/* Arrives without waiting; some other warps bar_sync on the same id and count. */
+TOPKIT_FN void topkit_bar_arrive(unsigned id, unsigned threads) {
+#if TOPKIT_PTX
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_bar_arrive(id, threads);
+#endif
+}
+
+/* x >= t without flushing denormals under any compiler flag (--use_fast_math turns a C++ compare into setp.ge.ftz). NaN gives 0. */
+TOPKIT_FN bool topkit_ge(float x, float t) {
+#if TOPKIT_PTX
+    int r;
+    asm("{ .reg .pred p; setp.ge.f32 p, %1, %2; selp.s32 %0, 1, 0, p; }" : "=r"(r) : "f"(x), "f"(t));
+    return r != 0;
+#else
+    return x >= t;
+#endif
+}
+
+/* !(x < t), likewise: NaN gives 1. */
+TOPKIT_FN bool topkit_not_lt(float x, float t) {
+#if TOPKIT_PTX
+    int r;
+    asm("{ .reg .pred p; setp.geu.f32 p, %1, %2; selp.s32 %0, 1, 0, p; }" : "=r"(r) : "f"(x), "f"(t));
+    return r != 0;
+#else
+    return !(x < t);
+#endif
+}
+
+/* 16 bytes that are read once: do not displace what L1 holds. */
+TOPKIT_FN float4 topkit_load_stream(const float4 *p) {
+#if TOPKIT_PTX
+    float4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
+    return v;
+#else
+    return *p;
+#endif
+}
+
+/* Asynchronous copies of 4 or 16 bytes from global to shared memory; complete for the issuing thread after topkit_copy_async_wait. */
+TOPKIT_FN void topkit_copy_async_4(float *shared, const float *global) {
+#if TOPKIT_PTX
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(topkit_shared_address(shared)), "l"(global) : "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_cp_async(shared, global, 4);
+#endif
+}
+
+TOPKIT_FN void topkit_copy_async_16(float *shared, const float *global) {
+#if TOPKIT_PTX
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(topkit_shared_address(shared)), "l"(global) : "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_cp_async(shared, global, 16);
+#endif
+}
+
+TOPKIT_FN void topkit_copy_async_commit(void) {
+#if TOPKIT_PTX
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_cp_async_commit();
+#endif
+}
+
+/* Waits until all copies of the calling thread are complete. */
+TOPKIT_FN void topkit_copy_async_wait(void) {
+#if TOPKIT_PTX
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_cp_async_commit();
+    simt_cp_async_wait(0);
+#endif
+}
+
+/* Device-wide acquire load, release store and acquire-release add: how blocks of one launch hand data to each other. */
+TOPKIT_FN unsigned topkit_load_acquire(const unsigned *p) {
+#if TOPKIT_PTX
+    unsigned v;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+#elif defined(TOPKIT_SIMT)
+    simt_preempt();
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+#else
+    return *p;
+#endif
+}
+
+TOPKIT_FN void topkit_store_release(unsigned *p, unsigned v) {
+#if TOPKIT_PTX
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_preempt();
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+#else
+    *p = v;
+#endif
+}
+
+TOPKIT_FN unsigned topkit_add_acq_rel(unsigned *p, unsigned v) {
+#if TOPKIT_PTX
+    unsigned old;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(v) : "memory");
+    return old;
+#elif defined(TOPKIT_SIMT)
+    simt_preempt();
+    return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
+#else
+    return (*p += v) - v;
+#endif
+}
+
+/* An mbarrier: 8 bytes of shared memory that count arrivals (and copied bytes) and flip a phase when all have come. */
+TOPKIT_FN void topkit_mbarrier_init(unsigned long long *bar, unsigned count) {
+#if TOPKIT_PTX
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(topkit_shared_address(bar)), "r"(count) : "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_mbarrier_init(bar, count);
+#endif
+}
+
+TOPKIT_FN void topkit_mbarrier_arrive(unsigned long long *bar) {
+#if TOPKIT_PTX
+    asm volatile("{ .reg .b64 s; mbarrier.arrive.shared.b64 s, [%0]; }" ::"r"(topkit_shared_address(bar)) : "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_mbarrier_arrive(bar);
+#endif
+}
+
+/* True when the phase of this parity is complete; acquires what its arrivals released. */
+TOPKIT_FN bool topkit_mbarrier_test(unsigned long long *bar, unsigned parity) {
+#if TOPKIT_PTX
+    unsigned done;
+#if __CUDA_ARCH__ >= 900 /* suspends the warp for a while instead of polling */
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(topkit_shared_address(bar)), "r"(parity) : "memory");
+#else
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(topkit_shared_address(bar)), "r"(parity) : "memory");
+#endif
+    return done != 0;
+#elif defined(TOPKIT_SIMT)
+    return simt_mbarrier_test(bar, parity);
+#else
+    return true;
+#endif
+}
+
+TOPKIT_FN void topkit_mbarrier_wait(unsigned long long *bar, unsigned parity) {
+#ifdef TOPKIT_SIMT
+    simt_mbarrier_wait(bar, parity);
+#else
+    while (!topkit_mbarrier_test(bar, parity)) {
+    }
+#endif
+}
+
+#if TOPKIT_HAS_BULK_COPY
+/* Arrives and announces `bytes` that bulk copies will deliver in this phase. */
+TOPKIT_FN void topkit_mbarrier_arrive_expect(unsigned long long *bar, unsigned bytes) {
+#if TOPKIT_PTX
+    asm volatile("{ .reg .b64 s; mbarrier.arrive.expect_tx.shared.b64 s, [%0], %1; }" ::"r"(topkit_shared_address(bar)), "r"(bytes) : "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_mbarrier_arrive_expect_tx(bar, bytes);
+#endif
+}
+
+/* One thread copies `bytes` (a multiple of 16, both sides 16-byte aligned) from global to shared memory through the copy engine. */
+TOPKIT_FN void topkit_bulk_copy(void *shared, const void *global, unsigned bytes, unsigned long long *bar) {
+#if TOPKIT_PTX
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(topkit_shared_address(shared)),
+                 "l"(global), "r"(bytes), "r"(topkit_shared_address(bar)) : "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_bulk_copy(shared, global, bytes, bar);
+#endif
+}
+#endif
+
+#endif

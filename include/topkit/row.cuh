@@ -1,0 +1,127 @@
+/* topkit/row.cuh: a ragged row of scores and its tiles.
+ *
+ * A row is `length` floats from `scores`, on any 4-byte boundary. It is read in tiles of TOPKIT_TILE scores, one warp a tile, as aligned
+ * 16-byte vectors; the up to three scores before the first aligned vector and the up to three behind the last one are the edge,
+ * an extra tile of its own. No byte outside the row is ever read.
+ *
+ *   scope         warp: all 32 lanes call; lane l holds scores l*4 .. l*4+3 of each 128 in the tile
+ *   storage       16 registers a lane for a tile
+ *   sync          none
+ *   determinism   yes
+ *   cost          4 loads of 16 bytes a lane and tile
+ *
+ * Worked numbers: 1037 scores whose address is 4 bytes past a 16-byte boundary have a head of 3, 258 vectors, a tail of 2: tiles 0 and 1
+ * are full (scores 3..514 and 515..1026), tile 2 holds 2 vectors (1027..1034), tile 3 is the edge (0, 1, 2 and 1035, 1036): count = 4.
+ */
+#ifndef TOPKIT_ROW_CUH
+#define TOPKIT_ROW_CUH
+
+#include "topkit/group.cuh"
+
+#define TOPKIT_TILE 512         /* scores in a tile */
+#define TOPKIT_TILE_VECTORS 128 /* the same in 16-byte vectors, 4 a lane */
+#define TOPKIT_INDEX_LIMIT 0x7fffffff
+
+typedef struct topkit_row {
+    const float *scores; /* first score, 4-byte aligned */
+    int length;          /* scores, 0 or more */
+} topkit_row;
+
+/* Row `r` of a ragged batch. Lengths and starts may be null (max_length and 0); a length below 0 counts as 0, one above max_length as that. */
+TOPKIT_FN topkit_row topkit_row_at(const float *scores, long long row_stride, const int *starts, const int *lengths, int max_length, int r) {
+    topkit_row row;
+    const int length = lengths ? lengths[r] : max_length;
+    row.length = length < 0 ? 0 : length > max_length ? max_length : length;
+    row.scores = scores + (long long)r * row_stride + (starts && row.length ? starts[r] : 0);
+    return row;
+}
+
+typedef struct topkit_tiles {
+    const float *scores;
+    int length;
+    int head;    /* scores before the first 16-byte boundary, 0 .. 3 */
+    int vectors; /* aligned 16-byte vectors */
+    int count;   /* tiles, the edge included where there is one */
+} topkit_tiles;
+
+TOPKIT_FN topkit_tiles topkit_row_tiles(topkit_row row) {
+    topkit_tiles t;
+    const int to_boundary = (int)((16 - ((unsigned long long)row.scores & 15)) & 15) / 4;
+    t.scores = row.scores;
+    t.length = row.length;
+    t.head = to_boundary < row.length ? to_boundary : row.length;
+    t.vectors = (row.length - t.head) / 4;
+    t.count = (t.vectors + TOPKIT_TILE_VECTORS - 1) / TOPKIT_TILE_VECTORS + (t.head + t.vectors * 4 < row.length || t.head > 0);
+    return t;
+}
+
+/* One lane's share of a tile. Bit u*4+c of `valid` says that component c of v[u] is a score of the row; its index is then
+ * first + u*128 + lane*4 + c. */
+typedef struct topkit_tile {
+    float4 v[4];
+    unsigned valid;
+    int first;
+} topkit_tile;
+
+TOPKIT_FN float4 topkit__edge_vector(const float *p, int scores) {
+    float4 v = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (scores > 0) v.x = p[0];
+    if (scores > 1) v.y = p[1];
+    if (scores > 2) v.z = p[2];
+    return v;
+}
+
+/* The edge: lane 0 holds the head, lane 1 the tail, with `first` such that the index formula holds. */
+TOPKIT_FN void topkit__edge_load(topkit_tiles t, unsigned lane, topkit_tile *tile) {
+    const int tail = t.head + t.vectors * 4;
+    const float4 none = {0.0f, 0.0f, 0.0f, 0.0f};
+    const int scores = lane == 0 ? t.head : lane == 1 ? t.length - tail : 0;
+    tile->first = lane == 0 ? 0 : tail - 4;
+    tile->valid = (1u << scores) - 1;
+    tile->v[0] = topkit__edge_vector(lane == 0 ? t.scores : t.scores + tail, scores);
+    tile->v[1] = tile->v[2] = tile->v[3] = none;
+}
+
+/* Loads tile `n` of 0 .. count-1. Called by a whole warp. */
+TOPKIT_FN void topkit_tile_load(topkit_tiles t, int n, unsigned lane, topkit_tile *tile) {
+    const int first_vector = n * TOPKIT_TILE_VECTORS;
+    const float4 *p = (const float4 *)(t.scores + t.head) + first_vector + lane;
+    const int left = t.vectors - first_vector;
+    tile->first = t.head + n * TOPKIT_TILE;
+    tile->valid = 0xffffu;
+    if (left >= TOPKIT_TILE_VECTORS) {
+#pragma unroll
+        for (int u = 0; u < 4; u++) tile->v[u] = topkit_load_stream(p + u * 32);
+    } else if (left > 0) {
+        const float4 none = {0.0f, 0.0f, 0.0f, 0.0f};
+        tile->valid = 0;
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            const bool inside = u * 32 + (int)lane < left;
+            tile->v[u] = none;
+            if (inside) tile->v[u] = topkit_load_stream(p + u * 32);
+            tile->valid |= inside ? 0xfu << (u * 4) : 0;
+        }
+    } else {
+        topkit__edge_load(t, lane, tile);
+    }
+}
+
+/* An order of visiting the tiles whose every beginning is spread over the whole row: tile n of `count` goes to (n * step) mod count. The
+ * step is near the golden section and prime to count. A row that rises along its length then looks shuffled. */
+TOPKIT_FN int topkit_tile_step(int count) {
+    int step = (int)((long long)count * 618 / 1000);
+    if (step < 1) return 1;
+    for (;; step++) {
+        int a = count, b = step;
+        while (b) {
+            const int rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1) return step;
+    }
+}
+TOPKIT_FN int topkit_tile_permuted(int n, int step, int count) { return (int)((long long)n * step % count); }
+
+#endif

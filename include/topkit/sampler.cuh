@@ -1,0 +1,73 @@
+/* topkit/sampler.cuh: a systematic sample of a row, for the threshold proposer.
+ *
+ * Vector j of a sample is the `width` scores from head + phase + j*stride. The phase is drawn from a seed, so that a row whose values
+ * repeat with the stride can not fool every launch alike. Width 1 costs a 32-byte sector of memory a score; 4 and 8 use half or all of
+ * the sector, but scores of one vector are often alike: they count for less than as many single ones. Sampling only proposes:
+ * nothing here can change an answer.
+ *
+ *   scope         group
+ *   storage       `count` floats of caller's shared (or global) memory, 16-byte aligned for width 4 and 8
+ *   sync          no barrier. Direct: sync the group before reading. Asynchronous: each thread waits, then sync the group
+ *   determinism   the same seed gives the same sample
+ *   cost          count / width sectors of memory
+ *
+ *   available = length - head                      head: scores before the first 16-byte boundary; 0 for width 1
+ *   phase     = width * (hash(seed) mod (stride / width))
+ *   vectors   = available < phase + width ? 0 : (available - phase - width) / stride + 1        count = vectors * width
+ *
+ * Worked numbers: 10 aligned scores, stride 4, width 1, phase 2: scores 2 and 6, count 2. Width 4, stride 4: scores 0..7, count 8.
+ */
+#ifndef TOPKIT_SAMPLER_CUH
+#define TOPKIT_SAMPLER_CUH
+
+#include "topkit/row.cuh"
+
+typedef struct topkit_sampling {
+    const float *first; /* first sampled score */
+    int stride;         /* scores from one vector to the next, a multiple of width */
+    int width;          /* scores a vector: 1, 4 or 8 */
+    int vectors;        /* vectors in the sample */
+} topkit_sampling;
+
+/* A 32-bit mix (xor-shift-multiply, full avalanche): neighbouring rows get unrelated phases. */
+TOPKIT_FN unsigned topkit_hash(unsigned x) {
+    x = (x ^ x >> 16) * 0x7feb352du;
+    x = (x ^ x >> 15) * 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+TOPKIT_FN topkit_sampling topkit_sample_plan(topkit_row row, int stride, int width, unsigned seed) {
+    topkit_sampling s;
+    const int head = width == 1 ? 0 : topkit_row_tiles(row).head;
+    const int phase = width * (int)(topkit_hash(seed) % (unsigned)(stride / width));
+    const long long last = (long long)row.length - head - phase - width; /* the furthest that a vector may begin behind the first */
+    TOPKIT_ASSERT((width == 1 || width == 4 || width == 8) && stride >= width && stride % width == 0);
+    s.first = row.scores + head + (last < 0 ? 0 : phase);
+    s.stride = stride;
+    s.width = width;
+    s.vectors = last < 0 ? 0 : (int)(last / stride) + 1;
+    return s;
+}
+
+TOPKIT_FN int topkit_sample_count(topkit_sampling s) { return s.vectors * s.width; }
+
+/* Reads the sample into out[0 .. count). */
+TOPKIT_FN void topkit_sample(topkit_group g, topkit_sampling s, float *out) {
+    for (int j = (int)g.thread; j < s.vectors; j += (int)g.size) {
+        const float *p = s.first + (long long)j * s.stride;
+        if (s.width == 1) out[j] = *p;
+        for (int q = 0; q * 4 < s.width - 1; q++) ((float4 *)out)[j * (s.width / 4) + q] = ((const float4 *)p)[q];
+    }
+}
+
+/* Starts the same copy without waiting; each thread then calls topkit_copy_async_wait and syncs the group. `out` is shared memory. */
+TOPKIT_FN void topkit_sample_async(topkit_group g, topkit_sampling s, float *out) {
+    for (int j = (int)g.thread; j < s.vectors; j += (int)g.size) {
+        const float *p = s.first + (long long)j * s.stride;
+        if (s.width == 1) topkit_copy_async_4(out + j, p);
+        for (int q = 0; q * 4 < s.width - 1; q++) topkit_copy_async_16(out + j * s.width + q * 4, p + q * 4);
+    }
+    topkit_copy_async_commit();
+}
+
+#endif

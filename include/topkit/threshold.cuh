@@ -1,0 +1,130 @@
+/* topkit/threshold.cuh: proposes the score from which on scores are worth collecting.
+ *
+ * A proposal is a sort key. It may be wrong in either direction: the collector copes with one that is too low, the caller's certificate
+ * (at least k collected) finds one that is too high. TOPKIT_NO_THRESHOLD means that nothing could be proposed: collect everything.
+ *
+ *   scope         group
+ *   storage       topkit_digit_storage (shared, histogram zero before and after); the sample is only read
+ *   sync          called by all threads of the group after the sample is complete and synced; ends with a barrier; 4 barriers
+ *   determinism   yes, for the same sample
+ *   cost          2 reads of the sample, one shared atomic for each sample above the bracket
+ *
+ * How a rank is found without sorting: the maxima of r disjoint classes of samples are r different samples, so the smallest of them is a
+ * lower bound (the bracket) of the r-th largest. One histogram step over [bracket, maximum] then gives a bin floor close below it. A
+ * histogram over all samples would be far too coarse, since keys are logarithmic in the score. (Measured: docs/performance.md.)
+ *
+ * What rank to ask for: with one sample in d, `rank` samples lie at or above the threshold when about rank * d scores of the row do, with
+ * a relative spread of 1 / sqrt(rank). For k = 2048 and d = 128, rank 32 admits 4096 scores and misses k once in some thousand rows.
+ *
+ * Worked numbers: samples 5, 1, 9, 3, 7, 2, 8, 6 by two threads as classes {5, 9, 7, 8} and {1, 3, 2, 6}: the bracket for rank 2 is 6,
+ * the proposal for rank 2 lies in (6, 8] and admits 8 and 9, and perhaps 7 where the histogram's bin is wide.
+ */
+#ifndef TOPKIT_THRESHOLD_CUH
+#define TOPKIT_THRESHOLD_CUH
+
+#include "topkit/digit.cuh"
+#include "topkit/key.cuh"
+
+#define TOPKIT_NO_THRESHOLD 0u
+
+typedef struct topkit_proposal {
+    unsigned key;     /* sort key to collect from, at or below the rank-th largest sample; TOPKIT_NO_THRESHOLD for none */
+    unsigned second;  /* the same for second_rank, at most `key`; TOPKIT_NO_THRESHOLD where it was not asked for */
+    int expected;     /* samples at or above `key` */
+} topkit_proposal;
+
+/* The class maxima's minimum where at least `rank` classes hold a sample, else the smallest sample. */
+TOPKIT_FN void topkit__bracket(topkit_group g, topkit_digit_storage *s, int count, int rank, unsigned maximum, unsigned minimum,
+                               unsigned *low, unsigned *high) {
+    /* A class is 1, 2, .. 32 neighbouring threads: the widest that still leaves `rank` classes gives the highest bracket. */
+    const int holders = count < (int)g.size ? count : (int)g.size;
+    int width = TOPKIT_WARP;
+    while (width > 1 && holders / width < rank) width /= 2;
+    unsigned class_maximum = maximum;
+    for (int offset = 1; offset < width; offset *= 2) {
+        const unsigned other = __shfl_xor_sync(TOPKIT_FULL_MASK, class_maximum, offset);
+        class_maximum = class_maximum > other ? class_maximum : other;
+    }
+    const bool whole = ((int)g.thread / width + 1) * width <= holders; /* a class that lacks samples would spoil the minimum */
+    *low = holders / width >= rank ? (whole ? class_maximum : 0xffffffffu) : minimum;
+    *high = maximum;
+    topkit_digit_range(g, s, low, high);
+}
+
+/* From sample[0 .. count): the rank-th largest, and the second_rank-th largest (0: not wanted; else >= rank). Ranks above the count are
+ * cut to it. An empty sample or rank 0 gives TOPKIT_NO_THRESHOLD. */
+TOPKIT_FN topkit_proposal topkit_propose_from_sample(topkit_group g, const float *sample, int count, int rank, int second_rank,
+                                                     topkit_digit_storage *s) {
+    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0};
+    if (count <= 0 || rank <= 0) return p;
+    if (rank > count) rank = count;
+    if (second_rank > count) second_rank = count;
+    unsigned maximum = 0, minimum = 0xffffffffu, low, high;
+    for (int i = (int)g.thread; i < count; i += (int)g.size) {
+        const unsigned key = topkit_key(__float_as_uint(sample[i]));
+        maximum = maximum > key ? maximum : key;
+        minimum = minimum < key ? minimum : key;
+    }
+    topkit__bracket(g, s, count, second_rank > rank ? second_rank : rank, maximum, minimum, &low, &high);
+    const unsigned shift = topkit_digit_shift(high - low);
+    for (int i = (int)g.thread; i < count; i += (int)g.size) {
+        const unsigned key = topkit_key(__float_as_uint(sample[i]));
+        if (key >= low) topkit_digit_count(s, (key - low) >> shift);
+    }
+    topkit_group_sync(g);
+    const topkit_digit_found found = topkit_digit_find(g, s, (unsigned)rank, second_rank <= 0);
+    p.key = low + (found.bin << shift);
+    p.expected = (int)(found.above + found.inside);
+    if (second_rank > 0) p.second = low + (topkit_digit_find(g, s, (unsigned)second_rank, true).bin << shift);
+    return p;
+}
+
+/* From k distinct in-row indices that were good before (an earlier row, step or chunk): the smallest of their present scores. k scores
+ * reach it, so it can not underfill. Indices outside 0 .. length-1 make the hint worthless: TOPKIT_NO_THRESHOLD. Duplicates are the
+ * caller's to exclude; with some, the certificate still holds the answer. */
+TOPKIT_FN topkit_proposal topkit_propose_from_indices(topkit_group g, const float *scores, int length, const int *indices, int k,
+                                                      topkit_digit_storage *s) {
+    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, k};
+    unsigned low = 0xffffffffu, high = 0;
+    for (int i = (int)g.thread; i < k; i += (int)g.size) {
+        const int index = indices[i];
+        const unsigned key = index >= 0 && index < length ? topkit_key(__float_as_uint(scores[index])) : TOPKIT_NO_THRESHOLD;
+        low = low < key ? low : key;
+    }
+    topkit_digit_range(g, s, &low, &high);
+    topkit_group_sync(g);
+    if (k > 0) p.key = low;
+    return p;
+}
+
+/* A threshold that is known from elsewhere, or fixed. A NaN proposes nothing. */
+TOPKIT_FN topkit_proposal topkit_propose_value(float value, int expected) {
+    topkit_proposal p = {topkit_key(__float_as_uint(value)), TOPKIT_NO_THRESHOLD, expected};
+    if (p.key == TOPKIT_KEY_NAN) p.key = TOPKIT_NO_THRESHOLD;
+    return p;
+}
+
+/* From segments that know their own order exactly: segment j publishes the keys at its local ranks 1, 2, 4, .. in keys[j*levels + e]
+ * (rank 2^e; TOPKIT_NO_THRESHOLD where the segment is shorter). A key t is reached by at least sum_j 2^e(j) scores, e(j) the last level of
+ * segment j whose key is >= t. The largest published key with a guaranteed count >= k: it can not underfill, and overfills by at most
+ * about 2 when keys are distinct. Called by one warp; each lane tries candidates, all lanes get the answer. keys: shared or global. */
+TOPKIT_FN topkit_proposal topkit_propose_from_ranks(topkit_group warp, const unsigned *keys, int segments, int levels, int k) {
+    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0};
+    unsigned best = TOPKIT_NO_THRESHOLD;
+    for (int c = (int)topkit_lane(warp); c < segments * levels; c += TOPKIT_WARP) {
+        const unsigned t = keys[c];
+        if (t <= best) continue;
+        int guaranteed = 0;
+        for (int j = 0; j < segments; j++) {
+            int level = 0;
+            while (level < levels && keys[j * levels + level] >= t) level++;
+            guaranteed += level ? 1 << (level - 1) : 0;
+        }
+        if (guaranteed >= k) best = t;
+    }
+    p.key = __reduce_max_sync(TOPKIT_FULL_MASK, best);
+    p.expected = k;
+    return p;
+}
+
+#endif
