@@ -1,0 +1,18 @@
+# architectures.sh (D04): every function of the library compiles for each architecture alone and for all of them together.
+#
+# ptxas assembles the code, so an instruction that an architecture lacks is found here. What this nvcc does not know is left out.
+. "${0%/*}/common.sh"
+
+all=
+for arch in 80 86 89 90 90a 100 100a 120; do
+    flag=-gencode=arch=compute_$arch,code=sm_$arch
+    if ! "$NVCC" --dryrun $flag -c "$source/tests/build/empty.cu" -o unit.o >/dev/null 2>&1; then
+        echo "left out: this nvcc does not know sm_$arch"
+        continue
+    fi
+    all="$all $flag"
+    check "sm_$arch" "$NVCC" -std=c++17 $flag -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
+done
+# shellcheck disable=SC2086  # a list of flags
+check "all together" "$NVCC" -std=c++17 $all -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
+finish

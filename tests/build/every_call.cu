@@ -1,0 +1,184 @@
+/* every_call.cu: calls every function of the library, templates instantiated. Only ever compiled, by the build tests.
+ *
+ * topkit.cuh is the one include, so that NVRTC can compile it with named headers or with the single header pasted before it. headers.sh
+ * checks that no public function is missing here. What a call returns is stored, or the compiler would drop the call.
+ */
+#include "topkit/topkit.cuh"
+
+#ifndef EVERY_CALL_UNIT /* a namespace: two units of one program each have these kernels */
+#define EVERY_CALL_UNIT every_call
+#endif
+
+namespace EVERY_CALL_UNIT {
+
+struct every_call_callback {
+    int *out;
+    __device__ void operator()(int slot, int index, unsigned bits) const { out[slot] = index + (int)bits; }
+};
+
+__global__ void every_call_group(unsigned *out) {
+    const topkit_group block = topkit_group_block(), warp = topkit_group_warp();
+    topkit_group g = block;
+    if (threadIdx.x >= 32) g = topkit_group_warps(1, 3, 1);
+    unsigned total;
+    out[0] = topkit_warp_exclusive_sum(warp, topkit_lane(warp), &total) + topkit_lanes_below(warp);
+    out[1] = total + topkit_warp_rank(block) + topkit_warps(block);
+    out[2] = topkit_warp_reserve(warp, out[3] > 4, out + 4);
+    topkit_group_sync(g);
+    topkit_group_sync(warp);
+}
+
+__global__ void every_call_ptx(unsigned *out, const float *scores) {
+    __shared__ __align__(16) float copied[64];
+    __shared__ unsigned long long bar;
+    topkit_bar_sync(1, 64);
+    topkit_bar_arrive(2, 64);
+    out[0] = topkit_ge(scores[0], scores[1]) + topkit_not_lt(scores[0], scores[1]);
+    out[1] = (unsigned)topkit_load_stream((const float4 *)scores).w;
+    topkit_copy_async_4(copied, scores);
+    topkit_copy_async_16(copied + 4, scores + 4);
+    topkit_copy_async_commit();
+    topkit_copy_async_wait();
+    topkit_store_release(out + 2, topkit_load_acquire(out + 3) + topkit_add_acq_rel(out + 4, 1));
+    topkit_mbarrier_init(&bar, 64);
+    topkit_mbarrier_arrive(&bar);
+#if TOPKIT_HAS_BULK_COPY
+    topkit_mbarrier_arrive_expect(&bar, 64);
+    topkit_bulk_copy(copied + 16, scores, 64, &bar);
+#endif
+    topkit_mbarrier_wait(&bar, topkit_mbarrier_test(&bar, 0) ? 1 : 0);
+    out[5] = (unsigned)copied[threadIdx.x];
+}
+
+__global__ void every_call_signal(unsigned *out) {
+    __shared__ topkit_signal signal;
+    topkit_signal_init(&signal, blockDim.x);
+    topkit_signal_arrive(&signal);
+    out[0] = topkit_signal_test(&signal, 0);
+    topkit_signal_wait(&signal, 1);
+}
+
+__global__ void every_call_key(unsigned long long *out, const unsigned *bits) {
+    const unsigned key = topkit_key(bits[0]);
+    const unsigned short half = (unsigned short)bits[1];
+    out[0] = topkit_pair_key(topkit_key_bits(key), (int)bits[2]);
+    out[1] = topkit_bf16_bits(half) + topkit_f16_bits(half) + topkit_key16(half, bits[3]);
+    out[2] = topkit_keys16_ge(bits[4], topkit_bf16_key(half)) + topkit_keys16_ge(bits[4], topkit_f16_key(half));
+}
+
+__global__ void every_call_row(unsigned *out, const float *scores, const int *numbers) {
+    const topkit_row row = topkit_row_at(scores, numbers[0], numbers, numbers + 1, numbers[2], (int)blockIdx.x);
+    const topkit_tiles tiles = topkit_row_tiles(row);
+    const int step = topkit_tile_step(tiles.count);
+    topkit_tile tile;
+    topkit_tile_load(tiles, topkit_tile_permuted(numbers[3], step, tiles.count), threadIdx.x & 31, &tile);
+    const topkit_gate gate = topkit_gate_at(out[2], numbers[4]);
+    out[0] = topkit_tile_mask(&tile, gate.value);
+    out[1] = topkit_gate_is_open(gate) || topkit_gate_admits(gate, out[3], numbers[5]);
+}
+
+__global__ void every_call_sampler(float *out, const float *scores, const int *numbers) {
+    __shared__ __align__(16) float sample[1024];
+    const topkit_group g = topkit_group_block();
+    const topkit_row row = {scores, numbers[0]};
+    const topkit_sampling s = topkit_sample_plan(row, numbers[1], numbers[2], topkit_hash(numbers[3]));
+    topkit_sample(g, s, sample);
+    topkit_group_sync(g);
+    topkit_sample_async(g, s, sample);
+    topkit_copy_async_wait();
+    out[0] = sample[topkit_sample_count(s) - 1];
+}
+
+__global__ void every_call_threshold(unsigned *out, const float *scores, const int *numbers) {
+    __shared__ topkit_digit_storage digit;
+    const topkit_group g = topkit_group_block();
+    topkit_digit_init(g, &digit);
+    topkit_group_sync(g);
+    unsigned low = out[0], high = out[1];
+    topkit_digit_range(g, &digit, &low, &high);
+    topkit_digit_count(&digit, (out[2] - low) >> topkit_digit_shift(high - low));
+    topkit_group_sync(g);
+    out[3] = topkit_digit_find(g, &digit, out[4], true).bin;
+    out[5] = topkit_propose_from_sample(g, scores, numbers[0], numbers[1], numbers[2], &digit).second;
+    out[6] = topkit_propose_from_indices(g, scores, numbers[0], numbers, numbers[3], &digit).key;
+    out[7] = topkit_propose_value(scores[0], numbers[4]).key;
+    out[8] = topkit_propose_from_ranks(topkit_group_warp(), out + 16, numbers[5], numbers[6], numbers[7]).key;
+}
+
+template <int TIES, typename SINK>
+static __device__ void every_call_refine(const topkit_candidate *items, topkit_candidate *kept, int count, int k, SINK sink, topkit_refiner_storage *s) {
+    const topkit_group g = topkit_group_block();
+    topkit_refiner_init(g, s);
+    topkit_group_sync(g);
+    topkit_refine<TIES>(g, items, count, k, sink, s);
+    const topkit_cut cut = topkit_refine_cut<TIES>(g, items, count, k, s);
+    topkit_refine_emit(g, items, count, cut, sink, s);
+    if (topkit_cut_selects(g, topkit_cut_at(cut.key, cut.bound, 1), items[0], true, s)) kept[0].index = 0;
+    kept[1].index = topkit_refine_keep(g, kept, count, cut, s);
+    topkit_sink_pad_all(g.thread, g.size, count, k, sink);
+    topkit_sink_identity(g.thread, g.size, (const float *)items, count, k, sink);
+}
+
+__global__ void every_call_refiner(int *out, const topkit_candidate *items, topkit_candidate *kept, int count, int k) {
+    __shared__ topkit_refiner_storage storage;
+    const topkit_sink_indices indices = {out, 1};
+    const topkit_sink_pairs pairs = {out, (float *)out + k, 1};
+    const topkit_sink_pages pages = {out, out + k, 6};
+    const topkit_sink_mask mask = {(unsigned *)out};
+    const topkit_sink_call<every_call_callback> call = {{out}};
+    every_call_refine<TOPKIT_ANY>(items, kept, count, k, indices, &storage);
+    every_call_refine<TOPKIT_LOWEST_INDEX>(items, kept, count, k, pairs, &storage);
+    every_call_refine<TOPKIT_ANY>(items, kept, count, k, pages, &storage);
+    every_call_refine<TOPKIT_ANY>(items, kept, count, k, mask, &storage);
+    every_call_refine<TOPKIT_ANY>(items, kept, count, k, call, &storage);
+    topkit_sink_put(indices, 0, 1, 2);
+    topkit_sink_pad(indices, 0);
+}
+
+template <int TIES>
+static __device__ void every_call_collect(const float *scores, int length, int k, topkit_collector c, topkit_refiner_storage *s, int *out) {
+    const topkit_group g = topkit_group_block();
+    const topkit_row row = {scores, length};
+    topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+    topkit_tile tile;
+    if (g.thread == 0) topkit_collector_clear(c);
+    topkit_refiner_init(g, s);
+    topkit_group_sync(g);
+    topkit_tile_load(topkit_row_tiles(row), 0, topkit_lane(g), &tile);
+    out[0] = topkit_collect_tile<TIES>(g, c, gate, &tile);
+    out[1] = topkit_collect_staged(g, c, c.stage, 512, topkit_gate_mask<TIES>(g, gate, &tile));
+    topkit_group_sync(g);
+    out[2] = topkit_collector_overflowed(c);
+    gate = topkit_compact<TIES>(g, c, k, s);
+    const topkit_collected ascending = topkit_scan<TIES>(g, row, k, gate, TOPKIT_ASCENDING, c, s);
+    const topkit_collected shuffled = topkit_scan<TIES>(g, row, k, gate, TOPKIT_SHUFFLED, c, s);
+    out[3] = ascending.held + shuffled.compactions + topkit_collector_held(c);
+}
+
+__global__ void every_call_collector(const float *scores, int length, int k, topkit_candidate *items, float *stages, int *out) {
+    __shared__ topkit_refiner_storage storage;
+    __shared__ topkit_collector_state state;
+    const topkit_collector c = {items, 4096, stages + 512 * topkit_warp_rank(topkit_group_block()), &state};
+    every_call_collect<TOPKIT_ANY>(scores, length, k, c, &storage, out);
+    every_call_collect<TOPKIT_LOWEST_INDEX>(scores, length, k, c, &storage, out + 4);
+    topkit_sort(topkit_group_block(), items, topkit_sort_room(k), TOPKIT_BY_INDEX);
+    topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_SCORE);
+}
+
+__global__ void every_call_scheduler(topkit_queue *queue, const int *lengths, int rows, int *order, int *first) {
+    __shared__ topkit_digit_storage digit;
+    const topkit_group g = topkit_group_block();
+    topkit_digit_init(g, &digit);
+    topkit_group_sync(g);
+    if (topkit_order_begin(queue)) {
+        const int filled = topkit_order_build(g, lengths, 4096, 0, rows, order, &digit);
+        first[0] = topkit_segments_build(g, lengths, 4096, order, filled, 512, first + 1, &digit);
+        topkit_order_publish(queue);
+    }
+    topkit_order_wait(queue);
+    const topkit_segment segment = topkit_segment_of(order, first, rows, 512, topkit_queue_claim(queue, (int)gridDim.x));
+    first[0] = segment.row + segment.begin;
+    topkit_queue_leave(queue, (int)gridDim.x);
+}
+
+}

@@ -1,0 +1,20 @@
+# spills.sh: no kernel of examples/ spills registers on sm_90a. Prints what each takes: registers, stack, shared memory.
+#
+# A spill in the collecting loop costs half of the speed and no test of results would tell.
+. "${0%/*}/common.sh"
+
+for path in "$source"/examples/*.cu; do
+    name=${path##*/}
+    checks=$((checks + 1))
+    if ! "$NVCC" -std=c++17 -O2 -lineinfo -arch=sm_90a -cubin -Xptxas -v -I"$source/include" -I"$source/examples" "$path" -o unit.cubin >log 2>&1; then
+        fail "$name does not compile"
+        continue
+    fi
+    # ptxas says for each kernel: Compiling entry function 'NAME' ..., N bytes spill stores, ..., Used N registers, ...
+    awk -v file="$name" '
+        /Compiling entry function/ { split($0, part, "\047"); kernel = part[2]; kernels++ }
+        /bytes spill stores/ { spill = $0; sub(/^.*frame, /, "", spill); if ($0 !~ / 0 bytes spill stores, 0 bytes spill loads/) spilled++ }
+        /Used [0-9]+ registers/ { used = $0; sub(/^.*Used /, "", used); print file " " kernel ": " used "; " spill }
+        END { exit kernels == 0 || spilled > 0 }' log || { : >log; fail "$name has a kernel that spills, or none"; }
+done
+finish
