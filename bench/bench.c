@@ -188,7 +188,7 @@ int main(int argc, char **argv)
     run.warm_up = o.run.warm_up;
     o.run.capture = &capture;
     bench_result *results = calloc((size_t)list.count, sizeof *results);
-    status = !results || bench_gpu_open(&run.machine) || bench_measure_run(&run) ||
+    status = !results || bench_gpu_open(&run.machine) || bench_replay_open(run.machine.sm_count) || bench_measure_run(&run) ||
              (o.capture && bench_capture_open(&capture, o.capture, o.capture_lengths));
     if (status == 0) {
         printf("%s, %s, driver %s, SM %d MHz, memory %d MHz; read %.1f GB/s, empty launch %.2f us; %s\n", run.machine.name,
@@ -200,6 +200,7 @@ int main(int argc, char **argv)
             status |= !results[i].measured || !results[i].exact;
     }
     bench_capture_close(&capture);
+    bench_replay_close();
     bench_gpu_close();
     bench_free_cases(&list);
     free(results);

@@ -55,6 +55,7 @@ typedef struct bench_read {
 
 int bench_gpu_open(bench_machine *machine);
 void bench_gpu_close(void);
+int bench_gpu_failed(int error, const char *what); /* of a cudaError_t: 0 for success, else one line on stderr and 1 */
 void *bench_gpu_alloc(size_t bytes); /* null when there is no memory; says nothing */
 void bench_gpu_free(void *memory);
 int bench_gpu_upload(void *device, const void *host, size_t bytes);
@@ -63,6 +64,8 @@ int bench_gpu_set(void *device, int byte, size_t bytes);
 int bench_gpu_sync(const char *what);
 void *bench_gpu_stream(void);
 
+int bench_replay_open(int sm_count);
+void bench_replay_close(void);
 int replay_capture(replay *r, replay_enqueue enqueue, void *context, int copies);
 int replay_launch(replay *r, int copy); /* one launch of that copy, waited for */
 int replay_warm_up(replay *r, int launches);

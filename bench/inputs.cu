@@ -3,8 +3,6 @@
 #include "gpu.h"
 #include "inputs.h"
 
-#include <stdio.h>
-
 #include <cuda_runtime.h>
 
 enum { FILL_THREADS = 256, FILL_PIECE = 8192, FILL_GRID_ROWS = 32768 };
@@ -35,26 +33,27 @@ __global__ void __launch_bounds__(FILL_THREADS) fill_blocks_kernel(float *scores
     }
 }
 
-static int launched(const char *what)
+static cudaLaunchConfig_t launch(dim3 grid, int threads)
 {
-    cudaError_t error = cudaGetLastError();
-    if (error != cudaSuccess) {
-        fprintf(stderr, "topkit-bench: %s: %s\n", what, cudaGetErrorString(error));
-        return 1;
-    }
-    return bench_gpu_sync(what);
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3((unsigned)threads);
+    config.stream = (cudaStream_t)bench_gpu_stream();
+    return config;
 }
 
 extern "C" int bench_fill(float *scores, const int *lengths, int input, uint64_t seed, int rows, int columns, int first_row)
 {
     dim3 grid((unsigned)((columns + FILL_PIECE - 1) / FILL_PIECE), (unsigned)(rows < FILL_GRID_ROWS ? rows : FILL_GRID_ROWS));
-    fill_kernel<<<grid, FILL_THREADS, 0, (cudaStream_t)bench_gpu_stream()>>>(scores, lengths, input, seed, rows, columns, first_row);
-    return launched("fill");
+    cudaLaunchConfig_t config = launch(grid, FILL_THREADS);
+    return bench_gpu_failed(cudaLaunchKernelEx(&config, fill_kernel, scores, lengths, input, seed, rows, columns, first_row), "fill") ||
+           bench_gpu_sync("fill");
 }
 
 extern "C" int bench_fill_blocks(float *scores, const int *lengths, const float *pool, const int *order, int rows, int columns, int tiles)
 {
     dim3 grid((unsigned)tiles, (unsigned)(rows < FILL_GRID_ROWS ? rows : FILL_GRID_ROWS));
-    fill_blocks_kernel<<<grid, FILL_THREADS, 0, (cudaStream_t)bench_gpu_stream()>>>(scores, lengths, pool, order, rows, columns, tiles);
-    return launched("fill from the capture");
+    cudaLaunchConfig_t config = launch(grid, FILL_THREADS);
+    return bench_gpu_failed(cudaLaunchKernelEx(&config, fill_blocks_kernel, scores, lengths, pool, order, rows, columns, tiles), "fill") ||
+           bench_gpu_sync("fill from the capture");
 }

@@ -1,9 +1,8 @@
 /* oracle.cu: see oracle.h. Plain and slow on purpose: one block a row, one pass for each of a key's four bytes. */
 #include "oracle.h"
 #include "gpu.h"
+#include "launch.h"
 #include "select.h"
-
-#include <stdio.h>
 
 #include <cuda_runtime.h>
 
@@ -89,8 +88,9 @@ __global__ void __launch_bounds__(ORACLE_THREADS)
     check_kernel(bench_verdict *verdict, const bench_rank *ranks, const float *scores, const int *lengths, const int *indices, int columns,
                  int k, int ties, int order)
 {
-    extern __shared__ int set[];
+    TOPKIT_SHARED(shared);
     __shared__ int fault, above, last_equal, equal_before;
+    int *set = (int *)shared;
     const int r = (int)blockIdx.x;
     const float *row = scores + (size_t)r * (size_t)columns;
     const int *result = indices + (size_t)r * (size_t)k;
@@ -145,20 +145,21 @@ __global__ void __launch_bounds__(ORACLE_THREADS)
     }
 }
 
-static int launched(const char *what)
+static cudaLaunchConfig_t launch(int blocks, size_t shared)
 {
-    cudaError_t error = cudaGetLastError();
-    if (error != cudaSuccess) {
-        fprintf(stderr, "topkit-bench: %s: %s\n", what, cudaGetErrorString(error));
-        return 1;
-    }
-    return bench_gpu_sync(what);
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3(ORACLE_THREADS);
+    config.dynamicSmemBytes = shared;
+    config.stream = (cudaStream_t)bench_gpu_stream();
+    return config;
 }
 
 extern "C" int bench_oracle_ranks(bench_rank *ranks, const float *scores, const int *lengths, int rows, int columns, int k)
 {
-    rank_kernel<<<rows, ORACLE_THREADS, 0, (cudaStream_t)bench_gpu_stream()>>>(ranks, scores, lengths, columns, k);
-    return launched("oracle ranks");
+    cudaLaunchConfig_t config = launch(rows, 0);
+    return bench_gpu_failed(cudaLaunchKernelEx(&config, rank_kernel, ranks, scores, lengths, columns, k), "oracle ranks") ||
+           bench_gpu_sync("oracle ranks");
 }
 
 extern "C" int bench_oracle_check(bench_verdict *verdict, const bench_rank *ranks, const float *scores, const int *lengths,
@@ -168,12 +169,12 @@ extern "C" int bench_oracle_check(bench_verdict *verdict, const bench_rank *rank
     bench_verdict *device = (bench_verdict *)bench_gpu_alloc(sizeof *device);
     *verdict = {0, -1, BENCH_FAULT_NONE};
     int bad = !device || bench_gpu_upload(device, verdict, sizeof *verdict);
-    if (!bad) {
-        cudaFuncSetAttribute(check_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-        cudaStream_t stream = (cudaStream_t)bench_gpu_stream();
-        check_kernel<<<rows, ORACLE_THREADS, shared, stream>>>(device, ranks, scores, lengths, indices, columns, k, ties, order);
-        bad = launched("oracle check") || bench_gpu_download(verdict, device, sizeof *verdict);
-    }
+    cudaLaunchConfig_t config = launch(rows, (size_t)shared);
+    bad = bad ||
+          bench_gpu_failed(cudaFuncSetAttribute(check_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared), "oracle check") ||
+          bench_gpu_failed(cudaLaunchKernelEx(&config, check_kernel, device, ranks, scores, lengths, indices, columns, k, ties, order),
+                           "oracle check") ||
+          bench_gpu_sync("oracle check") || bench_gpu_download(verdict, device, sizeof *verdict);
     bench_gpu_free(device);
     return bad;
 }

@@ -61,7 +61,7 @@ int bench_measure_run(bench_run *run)
           replay_capture(&reads, bench_read_enqueue, &read, 1) || replay_warm_up(&reads, run->warm_up) || median_of_replays(&reads, &us);
     if (!bad) {
         run->read_gb_s = 1e-3 * (double)read.bytes / us;
-        bad = replay_queue(&reads, 800); /* most of a second */
+        bad = replay_queue(&reads, 1 + (int)(800000.0 / us)); /* most of a second */
         ask_clocks(run);
     }
     bad = bad || bench_gpu_sync("read rate") || replay_capture(&empty, bench_empty_enqueue, NULL, 1) ||
