@@ -33,11 +33,6 @@ static void remove_and_die(int number) {
 }
 
 static void install_handlers(void) {
-    static int installed;
-    if (installed) {
-        return;
-    }
-    installed = 1;
     struct sigaction action = {0};
     action.sa_handler = remove_and_die;
     action.sa_flags = (int)(SA_RESETHAND | SA_NODEFER);
