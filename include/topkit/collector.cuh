@@ -26,6 +26,7 @@
 typedef struct topkit_collector_state {
     unsigned count;  /* scores that passed the gate, those that found no room included */
     unsigned stored; /* candidates in the buffer once an append has failed */
+    unsigned dropped, compactions; /* statistics: candidates that compactions dropped, and how many there were; the caller's to zero */
 } topkit_collector_state;
 
 /* What a warp needs to append. */
@@ -50,9 +51,8 @@ TOPKIT_FN int topkit_collector_held(topkit_collector c) {
 TOPKIT_FN bool topkit_collector_overflowed(topkit_collector c) { return c.state->count > (unsigned)c.capacity; }
 
 /* Appends the scores stage[u*128 + lane*4 + c] whose bit u*4+c of `mask` is set, with index first + u*128 + lane*4 + c. The stage may be
- * the tile itself where that lies in shared memory. False: no room, nothing of the tile was stored (its hits stay in the count). */
+ * the tile itself where that lies in shared memory. Some lane of the warp must have a hit. False: no room, nothing of the tile was stored (its hits stay in the count). */
 TOPKIT_FN bool topkit_collect_staged(topkit_group g, topkit_collector c, const float *stage, int first, unsigned mask) {
-    if (!__any_sync(TOPKIT_FULL_MASK, mask != 0)) return true;
     unsigned total, base = 0;
     const unsigned below = topkit_warp_exclusive_sum(g, (unsigned)__popc(mask), &total);
     if (topkit_lane(g) == 0) base = atomicAdd(&c.state->count, total);
@@ -120,47 +120,45 @@ TOPKIT_FN topkit_gate topkit_compact(topkit_group g, topkit_collector c, int k, 
     if (g.thread == 0) {
         c.state->count = (unsigned)kept;
         c.state->stored = (unsigned)c.capacity;
+        c.state->dropped += (unsigned)(held - kept);
+        c.state->compactions++;
     }
     topkit_group_sync(g);
     return topkit_gate_at(cut.key, TIES == TOPKIT_LOWEST_INDEX ? cut.bound : 0);
 }
 
-typedef struct topkit_collected {
-    int held;        /* candidates in the buffer: fewer than min(k, length) only where the gate was too high */
-    int admitted;    /* scores that were stored, those that compactions dropped included */
-    int compactions;
-} topkit_collected;
-
 enum { TOPKIT_ASCENDING = 0, TOPKIT_SHUFFLED = 1 };
 
 /* Scans a row with a group: loads its tiles, appends what the gate admits, compacts as often as needed. The buffer must be clear and
- * synced. SHUFFLED visits the tiles in an order under which no monotone row compacts more than a few times. */
+ * synced. Returns how many candidates are held: fewer than min(k, length) only where the gate was too high for the row. SHUFFLED visits
+ * the tiles in an order under which no monotone row compacts more than a few times. */
 template <int TIES>
-TOPKIT_FN topkit_collected topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gate, int visit, topkit_collector c,
-                                       topkit_refiner_storage *r) {
+TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gate, int visit, topkit_collector c, topkit_refiner_storage *r) {
     const topkit_tiles tiles = topkit_row_tiles(row);
-    const int step = visit == TOPKIT_SHUFFLED ? topkit_tile_step(tiles.count) : 1;
-    const int warps = (int)topkit_warps(g);
-    const unsigned lane = topkit_lane(g);
-    topkit_collected done = {0, 0, 0};
-    topkit_tile tile;
+    const int warps = (int)topkit_warps(g), warp = (int)topkit_warp_rank(g);
+    int left = (tiles.count - warp + warps - 1) / warps; /* visits of this warp: the warp-th, (warp + warps)-th, .. of the order */
+    int stride = warps, n = warp;
     TOPKIT_ASSERT(k >= 1 && c.capacity >= k + TOPKIT_TILE);
-    int n = (int)topkit_warp_rank(g);
+    if (visit == TOPKIT_SHUFFLED && left > 0) {
+        const int step = topkit_tile_step(tiles.count);
+        stride = (int)((long long)warps * step % tiles.count);
+        n = (int)((long long)warp * step % tiles.count);
+    }
     for (;;) {
-        for (; n < tiles.count; n += warps) {
-            topkit_tile_load(tiles, step == 1 ? n : topkit_tile_permuted(n, step, tiles.count), lane, &tile);
+        for (; left > 0; left--) {
+            topkit_tile tile;
+            topkit_tile_load(tiles, n, topkit_lane(g), &tile);
             if (!topkit_collect_tile<TIES>(g, c, gate, &tile)) break;
+            n += stride;
+            if (n >= tiles.count) n -= tiles.count; /* the order's end; an ascending warp's last step is not used */
         }
         topkit_group_sync(g);
-        done.held = topkit_collector_held(c);
-        done.admitted += done.held;
         if (!topkit_collector_overflowed(c)) break;
         gate = topkit_compact<TIES>(g, c, k, r);
-        done.admitted -= k;
-        done.compactions++;
     }
+    const int held = topkit_collector_held(c);
     topkit_group_sync(g);
-    return done;
+    return held;
 }
 
 #endif

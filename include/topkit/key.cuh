@@ -23,9 +23,9 @@
 /* The sort key of the float with these bits. */
 TOPKIT_FN unsigned topkit_key(unsigned bits) {
     const unsigned magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return TOPKIT_KEY_NAN;
-    if (magnitude == 0) return 0x80000000u;
-    return (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
+    unsigned key = bits ^ ((unsigned)((int)bits >> 31) | 0x80000000u);
+    key = magnitude == 0 ? 0x80000000u : key;
+    return magnitude > 0x7f800000u ? TOPKIT_KEY_NAN : key; /* selects, not branches: candidates differ from lane to lane */
 }
 
 /* The bits of a float with this key; -inf for a key below -inf's, and for keys above +inf's a NaN (lowest) or +inf (highest). */

@@ -107,8 +107,8 @@ TOPKIT_FN void topkit_tile_load(topkit_tiles t, int n, unsigned lane, topkit_til
     }
 }
 
-/* An order of visiting the tiles whose every beginning is spread over the whole row: tile n of `count` goes to (n * step) mod count. The
- * step is near the golden section and prime to count. A row that rises along its length then looks shuffled. */
+/* An order of visiting `count` tiles whose every beginning is spread over the whole row: the n-th visit goes to tile (n * step) mod count. The
+ * step is near the golden section of count and prime to it. A row that rises along its length then looks shuffled. */
 TOPKIT_FN int topkit_tile_step(int count) {
     int step = (int)((long long)count * 618 / 1000);
     if (step < 1) return 1;
@@ -122,6 +122,5 @@ TOPKIT_FN int topkit_tile_step(int count) {
         if (a == 1) return step;
     }
 }
-TOPKIT_FN int topkit_tile_permuted(int n, int step, int count) { return (int)((long long)n * step % count); }
 
 #endif

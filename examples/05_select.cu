@@ -1,0 +1,99 @@
+/* 05_select.cu: the operator. Checks its arguments, makes a plan and launches the kernel that the plan names (select.h has the contract).
+ *
+ * k, ties and order are run-time fields: they choose among the instantiations below. The NaN policy is fixed when this file is compiled.
+ */
+#include "01_row_select.cuh"
+#include "plan.h"
+#include "select.h"
+
+static int device_facts(topkit_device_facts *facts) {
+    int device = 0, major = 0, minor = 0;
+    if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&facts->sm_count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&facts->shared_per_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&facts->shared_per_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&facts->threads_per_sm, cudaDevAttrMaxThreadsPerMultiProcessor, device) != cudaSuccess) {
+        cudaGetLastError(); /* reported as our status: must not surface again in the caller's next check */
+        return TOPKIT_ERROR_DEVICE;
+    }
+    facts->arch = major * 10 + minor;
+    return TOPKIT_OK;
+}
+
+static int make_plan(const topkit_select_params *p, topkit_plan *plan) {
+    topkit_device_facts facts;
+    const int status = device_facts(&facts);
+    if (status != TOPKIT_OK) return status;
+    return topkit_make_plan(p->rows, p->max_length, p->k, p->order, p->route, &facts, plan);
+}
+
+static bool aligned(const void *p, size_t bytes) { return ((size_t)p & (bytes - 1)) == 0; }
+
+/* Everything that can be said about the arguments without a device. */
+static int check(const topkit_select_params *p) {
+    if (p->rows < 0 || p->max_length < 0 || p->max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
+    if (p->k < 0) return TOPKIT_ERROR_K;
+    if (p->score_type != TOPKIT_SCORE_F32) return TOPKIT_ERROR_SCORE_TYPE;
+    if (p->ties != TOPKIT_TIES_ANY && p->ties != TOPKIT_TIES_LOWEST_INDEX) return TOPKIT_ERROR_OPTION;
+    if (p->row_stride < 0 || (p->column_stride != 0 && p->column_stride != 1)) return TOPKIT_ERROR_STRIDE;
+    if ((p->index_stride != 0 && p->index_stride < p->k) || (p->values && p->value_stride != 0 && p->value_stride < p->k))
+        return TOPKIT_ERROR_STRIDE;
+    if (p->rows == 0 || p->k == 0) return TOPKIT_OK;
+    if ((!p->scores && p->max_length > 0) || !p->indices) return TOPKIT_ERROR_POINTER;
+    if (!aligned(p->scores, 4) || !aligned(p->indices, 4) || !aligned(p->values, 4) || !aligned(p->row_starts, 4) ||
+        !aligned(p->lengths, 4) || !aligned(p->stats, 8))
+        return TOPKIT_ERROR_POINTER;
+    return TOPKIT_OK;
+}
+
+static int launch_row(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
+    topkit_row_select_args a;
+    a.scores = (const float *)p->scores;
+    a.row_stride = p->row_stride;
+    a.starts = p->row_starts;
+    a.lengths = p->lengths;
+    a.rows = p->rows;
+    a.max_length = p->max_length;
+    a.k = p->k;
+    a.order = p->order;
+    a.capacity = plan->capacity;
+    a.indices = p->indices;
+    a.index_stride = p->index_stride ? p->index_stride : p->k;
+    a.values = (float *)p->values;
+    a.value_stride = p->value_stride ? p->value_stride : p->k;
+    a.stats = p->stats;
+    a.queue = (topkit_queue *)p->workspace;
+    a.row_order = (int *)(a.queue + 1);
+    auto kernel = p->ties == TOPKIT_TIES_ANY ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)plan->blocks);
+    config.blockDim = dim3((unsigned)plan->threads);
+    config.dynamicSmemBytes = (size_t)plan->shared_bytes;
+    config.stream = stream;
+    if (topkit_row_select_shared(plan->capacity) > config.dynamicSmemBytes || plan->threads != TOPKIT_ROW_THREADS ||
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan->shared_bytes) != cudaSuccess ||
+        cudaLaunchKernelEx(&config, kernel, a) != cudaSuccess) {
+        cudaGetLastError();
+        return TOPKIT_ERROR_LAUNCH;
+    }
+    return TOPKIT_OK;
+}
+
+extern "C" int topkit_select_workspace(const topkit_select_params *params, size_t *bytes) {
+    topkit_plan plan;
+    if (!params || !bytes) return TOPKIT_ERROR_POINTER;
+    const int status = make_plan(params, &plan);
+    if (status == TOPKIT_OK) *bytes = plan.workspace_bytes;
+    return status;
+}
+
+extern "C" int topkit_select(const topkit_select_params *params, void *stream) {
+    topkit_plan plan;
+    if (!params) return TOPKIT_ERROR_POINTER;
+    int status = check(params);
+    if (status == TOPKIT_OK) status = make_plan(params, &plan);
+    if (status != TOPKIT_OK || plan.route == 0) return status;
+    if (!params->workspace || !aligned(params->workspace, 16) || params->workspace_bytes < plan.workspace_bytes) return TOPKIT_ERROR_WORKSPACE;
+    return launch_row(params, &plan, (cudaStream_t)stream);
+}

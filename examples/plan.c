@@ -1,0 +1,56 @@
+/* plan.c: see plan.h. */
+#include "plan.h"
+
+/* The row kernel's numbers, which 05_select.cu asserts against the kernel's own. */
+enum {
+    ROW_MAX_K = 4096,
+    ROW_THREADS = 512,
+    ROW_BLOCKS_PER_SM = 2,     /* what its registers allow */
+    ROW_FIXED_SHARED = 39936,  /* refiner, state and sample, at most */
+    ROW_MIN_CAPACITY = 8192,   /* four times a k of 2048: a proposal for 2k scores overfills it once in a million rows */
+    QUEUE_BYTES = 16,
+    SYSTEM_SHARED = 1024       /* of each resident block */
+};
+
+static int at_most(int a, int b) { return a < b ? a : b; }
+
+int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan) {
+    topkit_plan p = {0};
+    if (!device || !plan) return TOPKIT_ERROR_POINTER;
+    if (rows < 0 || max_length < 0 || max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
+    if (k < 0 || k > ROW_MAX_K) return TOPKIT_ERROR_K;
+    if (order < TOPKIT_ORDER_NONE || order > TOPKIT_ORDER_SCORE) return TOPKIT_ERROR_OPTION;
+    if (route != TOPKIT_ROUTE_AUTO && route != TOPKIT_ROUTE_ROW) return TOPKIT_ERROR_OPTION;
+    if (rows == 0 || k == 0) {
+        *plan = p;
+        return TOPKIT_OK;
+    }
+    p.route = TOPKIT_ROUTE_ROW;
+    p.threads = ROW_THREADS;
+    p.capacity = 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY;
+    p.shared_bytes = ROW_FIXED_SHARED + p.capacity * 8;
+    if (device->arch < 80 || device->sm_count < 1 || p.shared_bytes > device->shared_per_block || ROW_THREADS > device->threads_per_sm)
+        return TOPKIT_ERROR_DEVICE;
+    const int resident = at_most(at_most(device->shared_per_sm / (p.shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
+    if (resident < 1) return TOPKIT_ERROR_DEVICE;
+    p.blocks = at_most(rows, device->sm_count * resident);
+    p.workspace_bytes = QUEUE_BYTES + (size_t)rows * 4;
+    *plan = p;
+    return TOPKIT_OK;
+}
+
+const char *topkit_status_text(int status) {
+    switch (status) {
+        case TOPKIT_OK: return "success";
+        case TOPKIT_ERROR_POINTER: return "a required pointer is null or not aligned to its elements";
+        case TOPKIT_ERROR_SHAPE: return "rows or max_length is negative, or max_length is above TOPKIT_MAX_LENGTH";
+        case TOPKIT_ERROR_K: return "k is negative or above what the route supports";
+        case TOPKIT_ERROR_STRIDE: return "row_stride is negative, index_stride or value_stride is below k, or column_stride is not 1";
+        case TOPKIT_ERROR_SCORE_TYPE: return "this build does not read scores of that type";
+        case TOPKIT_ERROR_OPTION: return "ties, order or route is not one of the supported values";
+        case TOPKIT_ERROR_WORKSPACE: return "the workspace is null, not aligned to 16 bytes or smaller than topkit_select_workspace asks for";
+        case TOPKIT_ERROR_DEVICE: return "no CUDA device, or one that is older than compute capability 8.0 or has too little shared memory";
+        case TOPKIT_ERROR_LAUNCH: return "the CUDA runtime refused the launch";
+        default: return "unknown status";
+    }
+}
