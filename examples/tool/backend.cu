@@ -41,15 +41,11 @@ static const char *open_device(topkit_device_facts *facts, char *name, size_t na
         return error;
     }
     facts->arch = major * 10 + minor;
-#ifdef TOPKIT_SIMT
-    snprintf(name, name_size, "CPU executor");
-#else
-    static cudaDeviceProp properties;
+    static cudaDeviceProp properties; /* a kilobyte: not on the stack */
     if ((error = text_of(cudaGetDeviceProperties(&properties, 0))) != nullptr) {
         return error;
     }
     snprintf(name, name_size, "%s", properties.name);
-#endif
     if ((error = text_of(cudaStreamCreate(&stream))) != nullptr || (error = text_of(cudaEventCreate(&begin))) != nullptr) {
         return error;
     }

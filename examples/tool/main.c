@@ -353,7 +353,7 @@ static void print_summary(const job *j) {
     printf("device     %s: %s\n", j->backend_name, j->device);
     if (o->time) {
         printf("time       %.4f ms, median of %d", j->milliseconds, j->timed_runs);
-        if (j->milliseconds > 0.0) {
+        if (j->milliseconds > 0.0 && j->backend != &topkit_backend_cpu) {
             printf(" (%.1f GB/s of scores)", (double)total * sizeof(float) / j->milliseconds * 1e-6);
         }
         printf("\n");

@@ -7,9 +7,17 @@
 # which not a file has appeared, vanished, changed or been replaced (names, inodes and checksums). Every success is verified by the tool's
 # own oracle and, where a number is known by hand, against that number. Prints one line for each failed check and a count.
 set -u
+if [ $# -lt 2 ]; then
+    echo 'usage: cli.sh TOPKIT_SELECT MAKE_NPY [DEVICE]' >&2
+    exit 2
+fi
 tool=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 make_npy=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
 device=${3:-cpu}
+if [ ! -x "$tool" ] || [ ! -x "$make_npy" ]; then
+    echo "cli.sh: $1 or $2 is not a program" >&2
+    exit 2
+fi
 base=$(mktemp -d)
 trap 'chmod -R u+w "$base"; rm -rf "$base"' EXIT
 trap 'exit 130' INT TERM

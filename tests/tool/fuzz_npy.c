@@ -42,7 +42,7 @@ static void check_accepted(const npy_array *a, size_t size) {
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+static void try_file(const uint8_t *data, size_t size) {
     npy_array array;
     const char *error = NULL;
     int code = npy_parse_header(data, size, &array, &error);
@@ -50,5 +50,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (code == 0) {
         check_accepted(&array, size);
     }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    try_file(data, size);
+    /* and the same bytes as a dictionary whose prefix has the right length, or hardly an input would get past it */
+    uint8_t *file = malloc(size + NPY_PREFIX);
+    demand(file != NULL);
+    memcpy(file, "\x93NUMPY\x02\x00", 8);
+    for (int i = 0; i < 4; i++) {
+        file[8 + i] = (uint8_t)(size >> 8 * i);
+    }
+    memcpy(file + NPY_PREFIX, data, size);
+    try_file(file, size + NPY_PREFIX);
+    free(file);
     return 0;
 }

@@ -1,0 +1,84 @@
+/* fuzz_plan.c: libFuzzer target for the plan.
+ *
+ *   clang -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -Iexamples tests/tool/fuzz_plan.c examples/plan.c -o fuzz_plan
+ *   ./fuzz_plan -max_total_time=60
+ *
+ * An input is eleven 32-bit numbers, zero where it is shorter: rows, max length, k, order, route, five device facts, and one that folds the others into the ranges
+ * where plans are made. What plan.h promises must hold for all of them: a refusal leaves the plan alone, the same question gets the
+ * same answer, and a plan fits the device, the request and the workspace bound.
+ */
+#include "plan.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SYSTEM_SHARED = 1024 };
+
+static void demand(int condition) {
+    if (!condition) {
+        abort();
+    }
+}
+
+static void check_plan(const topkit_plan *p, int rows, int k, int route, const topkit_device_facts *d) {
+    if (rows == 0 || k == 0) {
+        demand(p->route == 0 && p->blocks == 0 && p->threads == 0 && p->shared_bytes == 0 && p->workspace_bytes == 0);
+        return;
+    }
+    demand(p->route >= TOPKIT_ROUTE_ROW && p->route <= TOPKIT_ROUTE_DIRECT);
+    demand(route == TOPKIT_ROUTE_AUTO || route == p->route);
+    demand(d->arch >= 80);
+    demand(p->blocks >= 1);
+    demand(p->threads >= 32 && p->threads <= 1024 && p->threads % 32 == 0 && p->threads <= d->threads_per_sm);
+    demand(p->capacity >= k);
+    demand(p->shared_bytes >= 0 && p->shared_bytes <= d->shared_per_block && p->shared_bytes + SYSTEM_SHARED <= d->shared_per_sm);
+    if (p->route == TOPKIT_ROUTE_ROW || p->route == TOPKIT_ROUTE_PIPELINED) {
+        demand(p->workspace_bytes <= 65536 + 4 * (size_t)rows);
+        demand(p->blocks <= rows);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    int32_t n[11] = {0};
+    if (size > 0) {
+        memcpy(n, data, size < sizeof n ? size : sizeof n);
+    }
+    int rows = n[0];
+    int max_length = n[1];
+    int k = n[2];
+    int order = n[3];
+    int route = n[4];
+    topkit_device_facts device = {n[5] % 1000, n[6] % 100000, n[7] % (1 << 24), n[8] % (1 << 24), n[9] % 100000};
+    if (n[10] & 1) {
+        k %= 8192;
+        order %= 4;
+        route %= 6;
+    }
+    if (n[10] & 2) {
+        device = (topkit_device_facts){90, 132, 232448, 233472, 2048};
+    }
+    topkit_plan untouched;
+    topkit_plan plan;
+    topkit_plan again;
+    memset(&untouched, 0x5a, sizeof untouched);
+    memset(&plan, 0x5a, sizeof plan);
+    memset(&again, 0x5a, sizeof again);
+    int status = topkit_make_plan(rows, max_length, k, order, route, &device, &plan);
+    demand(status >= TOPKIT_OK && status <= TOPKIT_ERROR_LAUNCH);
+    demand(topkit_status_text(status) != NULL);
+    demand(topkit_make_plan(rows, max_length, k, order, route, &device, &again) == status);
+    demand(plan.route == again.route && plan.blocks == again.blocks && plan.threads == again.threads && plan.capacity == again.capacity &&
+           plan.shared_bytes == again.shared_bytes && plan.workspace_bytes == again.workspace_bytes);
+    int sensible = rows >= 0 && max_length >= 0 && max_length <= TOPKIT_MAX_LENGTH && k >= 0 && order >= TOPKIT_ORDER_NONE &&
+                   order <= TOPKIT_ORDER_SCORE && route >= TOPKIT_ROUTE_AUTO && route <= TOPKIT_ROUTE_DIRECT;
+    if (status != TOPKIT_OK) {
+        demand(memcmp(&plan, &untouched, sizeof plan) == 0);
+        /* no excuse on a device that has everything, up to the k that is promised */
+        demand(!sensible || route != TOPKIT_ROUTE_AUTO || k > 4096 || !(n[10] & 2));
+    } else {
+        demand(sensible);
+        check_plan(&plan, rows, k, route, &device);
+    }
+    return 0;
+}
