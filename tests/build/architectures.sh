@@ -4,15 +4,15 @@
 . "${0%/*}/common.sh"
 
 all=
-for arch in 80 86 89 90 90a 100 100a 120; do
-    flag=-gencode=arch=compute_$arch,code=sm_$arch
-    if ! "$NVCC" --dryrun $flag -c "$source/tests/build/empty.cu" -o unit.o >/dev/null 2>&1; then
-        echo "left out: this nvcc does not know sm_$arch"
+for each in 80 86 89 90 90a 100 100a 120; do
+    flag=-gencode=arch=compute_$each,code=sm_$each
+    if ! "$nvcc" --dryrun $flag -c "$source/tests/build/empty.cu" -o unit.o >/dev/null 2>&1; then
+        echo "left out: this nvcc does not know sm_$each"
         continue
     fi
     all="$all $flag"
-    check "sm_$arch" "$NVCC" -std=c++17 $flag -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
+    check "sm_$each" "$nvcc" -std=c++17 $flag -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
 done
 # shellcheck disable=SC2086  # a list of flags
-check "all together" "$NVCC" -std=c++17 $all -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
+check "all together" "$nvcc" -std=c++17 $all -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
 finish

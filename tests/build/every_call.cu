@@ -71,7 +71,7 @@ __global__ void every_call_row(unsigned *out, const float *scores, const int *nu
     const topkit_tiles tiles = topkit_row_tiles(row);
     const int step = topkit_tile_step(tiles.count);
     topkit_tile tile;
-    topkit_tile_load(tiles, topkit_tile_permuted(numbers[3], step, tiles.count), threadIdx.x & 31, &tile);
+    topkit_tile_load(tiles, numbers[3] * step % tiles.count, threadIdx.x & 31, &tile);
     const topkit_gate gate = topkit_gate_at(out[2], numbers[4]);
     out[0] = topkit_tile_mask(&tile, gate.value);
     out[1] = topkit_gate_is_open(gate) || topkit_gate_admits(gate, out[3], numbers[5]);
@@ -150,9 +150,8 @@ static __device__ void every_call_collect(const float *scores, int length, int k
     topkit_group_sync(g);
     out[2] = topkit_collector_overflowed(c);
     gate = topkit_compact<TIES>(g, c, k, s);
-    const topkit_collected ascending = topkit_scan<TIES>(g, row, k, gate, TOPKIT_ASCENDING, c, s);
-    const topkit_collected shuffled = topkit_scan<TIES>(g, row, k, gate, TOPKIT_SHUFFLED, c, s);
-    out[3] = ascending.held + shuffled.compactions + topkit_collector_held(c);
+    out[3] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_ASCENDING, c, s) + topkit_collector_held(c);
+    out[4] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_SHUFFLED, c, s);
 }
 
 __global__ void every_call_collector(const float *scores, int length, int k, topkit_candidate *items, float *stages, int *out) {
@@ -160,7 +159,7 @@ __global__ void every_call_collector(const float *scores, int length, int k, top
     __shared__ topkit_collector_state state;
     const topkit_collector c = {items, 4096, stages + 512 * topkit_warp_rank(topkit_group_block()), &state};
     every_call_collect<TOPKIT_ANY>(scores, length, k, c, &storage, out);
-    every_call_collect<TOPKIT_LOWEST_INDEX>(scores, length, k, c, &storage, out + 4);
+    every_call_collect<TOPKIT_LOWEST_INDEX>(scores, length, k, c, &storage, out + 8);
     topkit_sort(topkit_group_block(), items, topkit_sort_room(k), TOPKIT_BY_INDEX);
     topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_SCORE);
 }

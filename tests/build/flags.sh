@@ -2,8 +2,8 @@
 . "${0%/*}/common.sh"
 
 for flag in -G -lineinfo --use_fast_math -DTOPKIT_DEBUG=1 -DTOPKIT_NAN=TOPKIT_NAN_HIGHEST; do
-    check "every call with $flag" "$NVCC" -std=c++17 -arch="sm_$ARCH" $flag -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
-    check "the operator with $flag" "$NVCC" -std=c++17 -arch="sm_$ARCH" $flag -I"$source/include" -I"$source/examples" \
+    check "every call with $flag" "$nvcc" -std=c++17 -arch="sm_$arch" $flag -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
+    check "the operator with $flag" "$nvcc" -std=c++17 -arch="sm_$arch" $flag -I"$source/include" -I"$source/examples" \
         -c "$source/examples/05_select.cu" -o unit.o
 done
 finish

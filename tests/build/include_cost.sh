@@ -17,7 +17,7 @@ children_ms() {
 measure() {
     children_ms
     before=$ms
-    check "$1" "$NVCC" -std=c++17 -arch="sm_$ARCH" -I"$source/include" -c "$1" -o unit.o
+    check "$1" "$nvcc" -std=c++17 -arch="sm_$arch" -I"$source/include" -c "$1" -o unit.o
     children_ms
     cost=$((ms - before))
 }
@@ -38,6 +38,6 @@ done
 
 # without any kernel there must be nothing in the PTX but its head
 echo '#include "topkit/topkit.cuh"' >only.cu
-check "only includes" "$NVCC" -std=c++17 -arch="sm_$ARCH" -I"$source/include" -ptx only.cu -o only.ptx
+check "only includes" "$nvcc" -std=c++17 -arch="sm_$arch" -I"$source/include" -ptx only.cu -o only.ptx
 grep -v -e '^//' -e '^[[:space:]]*$' -e '^\.version' -e '^\.target' -e '^\.address_size' only.ptx >log && fail "the headers add device code or data"
 finish

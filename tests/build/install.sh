@@ -5,7 +5,7 @@
 . "${0%/*}/common.sh"
 
 prefix=$work/installed
-check "meson install" sh -c "\"$MESON\" install -C \"$build\" --no-rebuild --quiet --destdir \"$prefix\" 2>&1 | grep -i error; true"
+check "meson install" sh -c "\"$meson\" install -C \"$build\" --no-rebuild --quiet --destdir \"$prefix\" 2>&1 | grep -i error; true"
 config=$(find "$prefix" -name topkit.pc | head -n 1)
 [ -n "$config" ] || fail "topkit.pc was not installed"
 top=${config%/share/pkgconfig/topkit.pc}
@@ -52,7 +52,7 @@ cat >parent/meson.build <<'END'
 project('use', 'c', meson_version: '>=1.1')
 executable('use', 'use.c', dependencies: dependency('topkit', fallback: 'topkit', default_options: ['cuda=disabled']))
 END
-check "a Meson subproject" sh -c "cd parent && \"$MESON\" setup build >out 2>&1 && ninja -C build >>out 2>&1 || cat out"
+check "a Meson subproject" sh -c "cd parent && \"$meson\" setup build >out 2>&1 && ninja -C build >>out 2>&1 || cat out"
 says_version "a Meson subproject" parent/build/use
 
 for header in topkit/topkit.cuh topkit_single.cuh; do

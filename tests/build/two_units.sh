@@ -17,16 +17,16 @@ run_device() {
 }
 
 # shellcheck disable=SC2086  # lists of flags
-if [ -n "$NVCC" ]; then
+if [ -n "$nvcc" ]; then
     for mode in plain relocatable; do
-        flags="-std=c++17 -arch=sm_$ARCH -I$source/include"
+        flags="-std=c++17 -arch=sm_$arch -I$source/include"
         [ $mode = plain ] || flags="$flags -rdc=true"
-        check "unit a, $mode" "$NVCC" $flags $as_a -DTWO_UNITS_MAIN -Xcompiler -fPIC -c "$unit" -o a.o
-        check "unit b, $mode" "$NVCC" $flags $as_b -Xcompiler -fPIC -c "$unit" -o b.o
-        check "one program, $mode" "$NVCC" $flags a.o b.o -o program_$mode
+        check "unit a, $mode" "$nvcc" $flags $as_a -DTWO_UNITS_MAIN -Xcompiler -fPIC -c "$unit" -o a.o
+        check "unit b, $mode" "$nvcc" $flags $as_b -Xcompiler -fPIC -c "$unit" -o b.o
+        check "one program, $mode" "$nvcc" $flags a.o b.o -o program_$mode
         run_device ./program_$mode
-        check "shared library b, $mode" "$NVCC" $flags -shared b.o -o libb_$mode.so
-        check "shared library a, $mode" "$NVCC" $flags -shared a.o -L. -lb_$mode -o liba_$mode.so
+        check "shared library b, $mode" "$nvcc" $flags -shared b.o -o libb_$mode.so
+        check "shared library a, $mode" "$nvcc" $flags -shared a.o -L. -lb_$mode -o liba_$mode.so
         echo 'int run_a(void); int run_b(void); int main(void) { int a = run_a(), b = run_b(); return a > b ? a : b; }' >main.c
         check "two shared libraries, $mode" cc main.c -L. -la_$mode -lb_$mode -Wl,-rpath,"$work" -o shared_$mode
         run_device ./shared_$mode
@@ -35,11 +35,11 @@ if [ -n "$NVCC" ]; then
 fi
 
 # shellcheck disable=SC2086
-if [ -n "$SIMT_LIB" ]; then
-    flags="-std=c++17 -O1 -x c++ -ffp-contract=off -DTOPKIT_SIMT=1 -include $source/tests/simt/simt_cuda.h -I$source/include -I$source/tests/simt"
+if [ -n "$simt_lib" ]; then
+    flags="-std=c++17 -O1 -x c++ -Wno-unknown-pragmas -ffp-contract=off -DTOPKIT_SIMT=1 -include $source/tests/simt/simt_cuda.h -I$source/include -I$source/tests/simt"
     check "unit a, executor" c++ $flags $as_a -DTWO_UNITS_MAIN -c "$unit" -o a.o
     check "unit b, executor" c++ $flags $as_b -c "$unit" -o b.o
-    check "one program, executor" c++ a.o b.o "$SIMT_LIB" -lboost_context -o program_executor
+    check "one program, executor" c++ a.o b.o "$simt_lib" -lboost_context -o program_executor
     checks=$((checks + 1))
     ./program_executor >log 2>&1 || fail "on the executor"
 fi

@@ -9,18 +9,18 @@ for host in g++ clang++; do
     if ! command -v $host >/dev/null; then
         echo "left out: no $host"
         continue
-    elif ! "$NVCC" -std=c++17 -ccbin $host -c "$source/tests/build/empty.cu" -o empty.o >/dev/null 2>&1; then
+    elif ! "$nvcc" -std=c++17 -ccbin $host -c "$source/tests/build/empty.cu" -o empty.o >/dev/null 2>&1; then
         allow=-allow-unsupported-compiler
-        if ! "$NVCC" -std=c++17 -ccbin $host $allow -c "$source/tests/build/empty.cu" -o empty.o >log 2>&1; then
+        if ! "$nvcc" -std=c++17 -ccbin $host $allow -c "$source/tests/build/empty.cu" -o empty.o >log 2>&1; then
             echo "left out: nvcc refuses $host: $(head -n 1 log)"
             continue
         fi
     fi
     for std in c++17 c++20; do
-        check "every call, $host, $std" "$NVCC" -std=$std -arch="sm_$ARCH" -ccbin $host $allow -Werror all-warnings \
+        check "every call, $host, $std" "$nvcc" -std=$std -arch="sm_$arch" -ccbin $host $allow -Werror all-warnings \
             -Xcompiler -Wall,-Wextra,-Wshadow,-Werror -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
     done
 done
-check "the operator" "$NVCC" -std=c++17 -arch="sm_$ARCH" -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Werror \
+check "the operator" "$nvcc" -std=c++17 -arch="sm_$arch" -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Werror \
     -I"$source/include" -I"$source/examples" -c "$source/examples/05_select.cu" -o unit.o
 finish
