@@ -238,7 +238,7 @@ long long simt_clock(void)
 
 void simt_fence(void)
 {
-    /* TSan does not model fences, so that all fences share one object: what came before a fence is ordered before what follows a later one. */
+    /* TSan does not model fences, so that all share one object: what came before a fence is ordered before what follows a later one. */
     static uint64_t fences;
     simt_preempt();
     SIMT_ACQUIRE(&fences);

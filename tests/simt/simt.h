@@ -6,8 +6,8 @@
  *       REQUIRE(simt_failures() == 0);
  *   }
  *
- * An error in device code (a deadlock, a wrong mask, a write past shared memory ...) is printed to stderr and added to the list of failures;
- * the launch is abandoned where it stands and returns cudaErrorLaunchFailure. Nothing is thrown and no test macro runs inside a kernel.
+ * An error in device code (a deadlock, a wrong mask, a write past shared memory ...) is printed to stderr and added to the list of
+ * failures; the launch is abandoned where it stands and returns cudaErrorLaunchFailure. Nothing is thrown and no test macro runs inside a kernel.
  *
  * Environment, read once at the first use: SIMT_SCHEDULE=forward|reverse|random, SIMT_SEED=n, SIMT_BLOCKS=n, SIMT_PREEMPT=p.
  * The executor is used from one host thread.
@@ -24,7 +24,7 @@ enum {
 };
 
 void simt_set_schedule(int schedule, unsigned long long seed); /* restarts the random sequence */
-void simt_set_preempt(double probability);                     /* chance that a thread yields at an atomic or at simt_preempt(); default 0 */
+void simt_set_preempt(double probability);                     /* chance that a thread yields at an atomic or simt_preempt(); default 0 */
 void simt_set_resident_blocks(int blocks);                     /* blocks that interleave; default 1; clusters are always whole */
 void simt_set_sm_count(int multiprocessors);                   /* what the device attributes say; default 4 */
 void simt_set_stack_bytes(size_t bytes);                       /* stack of a CUDA thread; default 64 KiB, 256 KiB under a sanitizer */

@@ -1,8 +1,9 @@
 /* simt_async.cpp: mbarriers, bulk copies that complete on them, and cp.async.
  *
  * The word in user memory holds only a number with a tag: the state is in a table here, and an mbarrier that was never initialised, or
- * whose memory was used for something else, is recognised. Bulk copies are made by one TSan fiber of their own, the "copy engine", which has
- * acquired the issuer's clock and releases to the mbarrier: TSan reports a reader that did not wait, and a copy over data still being read.
+ * whose memory was used for something else, is recognised. Bulk copies are made by one TSan fiber of their own, the "copy engine", which
+ * has acquired the issuer's clock and releases to the mbarrier: TSan reports a reader that did not wait, and a copy over data that is
+ * still being read.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -88,7 +88,8 @@ struct unit {
     unsigned first_slot, live_blocks, live_threads;
     unsigned arrived, phase; /* of the cluster barrier */
     thread *sleepers;
-    uint64_t sync[2], order; /* order: from the unit's end to the start of the next one in the same slots */
+    unsigned generation; /* units that have begun in these slots */
+    uint64_t sync[2], order[2]; /* order: from a unit's end to the start of the next one, by the generation's parity */
     bool active;
 };
 

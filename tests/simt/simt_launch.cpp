@@ -85,10 +85,10 @@ static void thread_entry(fiber_transfer from)
     thread *self = simt.current;
     fiber_landed(&self->fiber, from);
     SIMT_ACQUIRE(&simt.start);
-    SIMT_ACQUIRE(&self->home->part_of->order);
+    SIMT_ACQUIRE(&self->home->part_of->order[self->home->part_of->generation & 1]);
     (*simt.body)();
     simt_async_end_thread(self);
-    SIMT_RELEASE(&self->home->part_of->order);
+    SIMT_RELEASE(&self->home->part_of->order[~self->home->part_of->generation & 1]);
     self->wait = FINISHED;
     self->group->live &= ~(1u << self->lane);
     --self->home->live;
@@ -165,6 +165,7 @@ static void start_unit(unit *u, unsigned number)
     unsigned wide = simt.grid.x / c.x, high = simt.grid.y / c.y;
     unsigned x = number % wide * c.x, y = number / wide % high * c.y, z = number / wide / high * c.z;
     u->active = true;
+    ++u->generation;
     u->live_blocks = simt.cluster_size;
     u->live_threads = simt.cluster_size * simt.block_threads;
     u->arrived = u->phase = 0;
@@ -301,7 +302,10 @@ bool simt_run(const simt_launch_shape *shape, const std::function<void()> &body)
     simt.running = true;
     run_units(order, units);
     simt.running = false;
-    for (unsigned i = 0; i < simt.unit_count; ++i) SIMT_ACQUIRE(&simt.units[i].order);
+    for (unsigned i = 0; i < simt.unit_count; ++i) {
+        SIMT_ACQUIRE(&simt.units[i].order[0]);
+        SIMT_ACQUIRE(&simt.units[i].order[1]);
+    }
     if (several && !simt.failed) check_static_shared();
     simt_async_drop();
     free(order);

@@ -339,7 +339,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t event) { return event->captured ? simt_result(cudaErrorStreamCaptureUnsupported) : synchronise(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    return event->captured ? simt_result(cudaErrorStreamCaptureUnsupported) : synchronise();
+}
 cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t stop)
 {
