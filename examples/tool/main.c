@@ -73,11 +73,12 @@ static int load_scores(job *j) {
         return fail("%s: the dtype is '%s'; scores are float32 ('<f4')", path, j->scores.dtype);
     }
     if (j->scores.rank != 2) {
-        return fail("%s: the array has %d dimension%s; scores have 2, rows and columns", path, j->scores.rank, j->scores.rank == 1 ? "" : "s");
+        return fail("%s: the array has %d dimension%s; scores have 2, rows and columns", path, j->scores.rank,
+                    j->scores.rank == 1 ? "" : "s");
     }
     if (j->scores.shape[0] > INT_MAX || j->scores.shape[1] > TOPKIT_MAX_LENGTH) {
-        return fail("%s: %lld x %lld scores; at most %d rows and %d columns are selected from", path, j->scores.shape[0], j->scores.shape[1],
-                    INT_MAX, TOPKIT_MAX_LENGTH);
+        return fail("%s: %lld x %lld scores; at most %d rows and %d columns are selected from", path, j->scores.shape[0],
+                    j->scores.shape[1], INT_MAX, TOPKIT_MAX_LENGTH);
     }
     j->rows = (int)j->scores.shape[0];
     j->columns = (int)j->scores.shape[1];

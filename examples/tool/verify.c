@@ -134,8 +134,8 @@ static int check_set(const verify_job *job, int row, int length, oracle *o, veri
         entry best = o->sorted[j];
         entry got = o->selected[j];
         if (above(best.score, got.score, job->nan_highest) || above(got.score, best.score, job->nan_highest)) {
-            return fault(report, row, "rank %d is score %.9g at index %d, but %.9g at index %d was selected", j, (double)best.score, best.index,
-                         (double)got.score, got.index);
+            return fault(report, row, "rank %d is score %.9g at index %d, but %.9g at index %d was selected", j, (double)best.score,
+                         best.index, (double)got.score, got.index);
         }
         if (job->ties == TOPKIT_TIES_LOWEST_INDEX && best.index != got.index) {
             return fault(report, row, "rank %d is index %d, the lowest with score %.9g, but index %d was selected", j, best.index,

@@ -230,7 +230,8 @@ printed 'the verdict' '^exact: 4 rows, 20 indices checked$'
 for ties in any lowest; do
     for order in none index score; do
         for k in 0 1 31 32 33 300 999 1000 1001; do
-            accepted "k $k, ties $ties, order $order" s.npy --k "$k" --ties "$ties" --order "$order" --lengths l8.npy --values v.npy --verify
+            accepted "k $k, ties $ties, order $order" s.npy --k "$k" --ties "$ties" --order "$order" --lengths l8.npy \
+                --values v.npy --verify
         done
     done
 done

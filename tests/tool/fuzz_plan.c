@@ -3,9 +3,9 @@
  *   clang -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -Iexamples tests/tool/fuzz_plan.c examples/plan.c -o fuzz_plan
  *   ./fuzz_plan -max_total_time=60
  *
- * An input is eleven 32-bit numbers, zero where it is shorter: rows, max length, k, order, route, five device facts, and one that folds the others into the ranges
- * where plans are made. What plan.h promises must hold for all of them: a refusal leaves the plan alone, the same question gets the
- * same answer, and a plan fits the device, the request and the workspace bound.
+ * An input is eleven 32-bit numbers, zero where it is shorter: rows, max length, k, order, route, five device facts, and one that folds
+ * the others into the ranges where plans are made. What plan.h promises must hold for all of them: a refusal leaves the plan alone, the
+ * same question gets the same answer, and a plan fits the device, the request and the workspace bound.
  */
 #include "plan.h"
 

@@ -86,16 +86,20 @@ TEST_CASE("npy: headers that are refused, each for its own reason", "[npy]") {
     CHECK(parse_text("{'descr': '<f4', 'fortran_order': 0, 'shape': (2, 3), }") == "fortran_order is neither True nor False");
     CHECK(parse_text("{'descr': '<f4', 'fortran_order': False, }").find("lacks") != std::string::npos);
     CHECK(parse_text("{}").find("lacks") != std::string::npos);
-    for (const char *shape : {"2, 3", "(2 3)", "(2)", "(2,,3)", "(,)", "(2, -3)", "(2, 3", "(2, x)", "(2.0, 3)", "[2, 3]", "(2L, 3L)", ""}) {
+    for (const char *shape : {"2, 3", "(2 3)", "(2)", "(2,,3)", "(,)", "(2, -3)", "(2, 3", "(2, x)", "(2.0, 3)", "[2, 3]",
+                              "(2L, 3L)", ""}) {
         INFO(shape);
         CHECK(parse_text(std::string("{'descr': '<f4', 'fortran_order': False, 'shape': ") + shape + ", }") != "");
     }
     CHECK(parse_text("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808, 1), }").find("number") != std::string::npos);
     CHECK(parse_text("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }").find("large") != std::string::npos);
-    for (const char *text : {"", "{", "}", "{'descr'}", "{'descr': }", "{'descr': '<f4'", "{'descr': '<f4}", "{'descr': \"<f4'}", "{'de\\scr': '<f4'}",
-                             "{'descr': '<f4' 'shape': (2, 3)}", "{descr: '<f4'}", "{'descr': 'a text of more than sixteen bytes'}",
-                             "{, 'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}}",
-                             "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3),,}", "{'descr': '\t', 'fortran_order': False, 'shape': (2, 3)}"}) {
+    for (const char *text : {"", "{", "}", "{'descr'}", "{'descr': }", "{'descr': '<f4'", "{'descr': '<f4}", "{'descr': \"<f4'}",
+                             "{'de\\scr': '<f4'}", "{descr: '<f4'}", "{'descr': 'a text of more than sixteen bytes'}",
+                             "{'descr': '<f4' 'shape': (2, 3)}",
+                             "{, 'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}",
+                             "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}}",
+                             "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3),,}",
+                             "{'descr': '\t', 'fortran_order': False, 'shape': (2, 3)}"}) {
         INFO(text);
         CHECK(parse_text(text) != "");
     }

@@ -108,7 +108,8 @@ TEST_CASE("output: paths that are refused", "[output]") {
     std::string error;
     put(f / "file", "text");
     REQUIRE(mkfifo((f / "pipe").c_str(), 0600) == 0);
-    for (const std::string &path : {std::string(), f.path, f.path + "/", f / "pipe", f / "file/x", f / "none/x", f / "new/", std::string("/dev/null"),
+    for (const std::string &path : {std::string(), f.path, f.path + "/", f / "pipe", f / "file/x", f / "none/x", f / "new/",
+                                    std::string("/dev/null"),
                                     f / std::string(300, 'x').c_str()}) {
         INFO(path);
         output_file file = {};
