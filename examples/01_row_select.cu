@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
     }
     for (int r = 0; r < rows; r++) lengths[r] = columns - (int)((long long)columns * r / (2 * rows)); /* from columns down to half of it */
 
-    topkit_row_select_args a;
+    topkit_select_job a;
     memset(&a, 0, sizeof a);
     float *d_scores;
     int *d_lengths;
@@ -96,6 +96,7 @@ int main(int argc, char **argv) {
     a.k = k;
     a.order = TOPKIT_ORDER_NONE;
     a.capacity = plan.capacity;
+    a.density = 128;
     a.index_stride = k;
     a.queue = (topkit_queue *)workspace;
     a.row_order = (int *)(a.queue + 1);

@@ -3,6 +3,7 @@
  * k, ties and order are run-time fields: they choose among the instantiations below. The NaN policy is fixed when this file is compiled.
  */
 #include "01_row_select.cuh"
+#include "02_pipelined_select.cuh"
 #include "plan.h"
 #include "select.h"
 
@@ -47,37 +48,55 @@ static int check(const topkit_select_params *p) {
     return TOPKIT_OK;
 }
 
-static int launch_row(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
-    topkit_row_select_args a;
-    a.scores = (const float *)p->scores;
-    a.row_stride = p->row_stride;
-    a.starts = p->row_starts;
-    a.lengths = p->lengths;
-    a.rows = p->rows;
-    a.max_length = p->max_length;
-    a.k = p->k;
-    a.order = p->order;
-    a.capacity = plan->capacity;
-    a.indices = p->indices;
-    a.index_stride = p->index_stride ? p->index_stride : p->k;
-    a.values = (float *)p->values;
-    a.value_stride = p->value_stride ? p->value_stride : p->k;
-    a.stats = p->stats;
-    a.queue = (topkit_queue *)p->workspace;
-    a.row_order = (int *)(a.queue + 1);
-    auto kernel = p->ties == TOPKIT_TIES_ANY ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>;
+static topkit_select_job make_job(const topkit_select_params *p, const topkit_plan *plan) {
+    topkit_select_job job;
+    job.scores = (const float *)p->scores;
+    job.row_stride = p->row_stride;
+    job.starts = p->row_starts;
+    job.lengths = p->lengths;
+    job.rows = p->rows;
+    job.max_length = p->max_length;
+    job.k = p->k;
+    job.order = p->order;
+    job.capacity = plan->capacity;
+    job.density = 128;
+    job.indices = p->indices;
+    job.index_stride = p->index_stride ? p->index_stride : p->k;
+    job.values = (float *)p->values;
+    job.value_stride = p->value_stride ? p->value_stride : p->k;
+    job.stats = p->stats;
+    job.queue = (topkit_queue *)p->workspace;
+    job.row_order = (int *)(job.queue + 1);
+    return job;
+}
+
+static int launch(void (*kernel)(topkit_select_job), const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)plan->blocks);
     config.blockDim = dim3((unsigned)plan->threads);
     config.dynamicSmemBytes = (size_t)plan->shared_bytes;
     config.stream = stream;
-    if (topkit_row_select_shared(plan->capacity) > config.dynamicSmemBytes || plan->threads != TOPKIT_ROW_THREADS ||
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan->shared_bytes) != cudaSuccess ||
-        cudaLaunchKernelEx(&config, kernel, a) != cudaSuccess) {
-        cudaGetLastError();
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan->shared_bytes) != cudaSuccess ||
+        cudaLaunchKernelEx(&config, kernel, make_job(p, plan)) != cudaSuccess) {
+        cudaGetLastError(); /* reported as our status: must not surface again in the caller's next check */
         return TOPKIT_ERROR_LAUNCH;
     }
     return TOPKIT_OK;
+}
+
+/* The plan and the kernels must agree on what a launch is given. */
+static_assert(sizeof(topkit_pipelined_storage) + TOPKIT_PIPELINED_RING + TOPKIT_PIPELINED_RECOVERY + 2 * TOPKIT_PIPELINED_ITEMS <= 232448, "shared memory");
+static_assert(TOPKIT_PIPELINED_THREADS == 800 && TOPKIT_PIPELINED_CAPACITY == 6144 && TOPKIT_ROW_THREADS == 512, "plan.c");
+static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 39936, "plan.c");
+
+static int launch_route(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
+    const bool any = p->ties == TOPKIT_TIES_ANY;
+    switch (plan->route) {
+        case TOPKIT_ROUTE_ROW: return launch(any ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
+        case TOPKIT_ROUTE_PIPELINED:
+            return launch(any ? topkit_pipelined_select_kernel<TOPKIT_ANY> : topkit_pipelined_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
+        default: return TOPKIT_ERROR_OPTION;
+    }
 }
 
 extern "C" int topkit_select_workspace(const topkit_select_params *params, size_t *bytes) {
@@ -95,5 +114,5 @@ extern "C" int topkit_select(const topkit_select_params *params, void *stream) {
     if (status == TOPKIT_OK) status = make_plan(params, &plan);
     if (status != TOPKIT_OK || plan.route == 0) return status;
     if (!params->workspace || !aligned(params->workspace, 16) || params->workspace_bytes < plan.workspace_bytes) return TOPKIT_ERROR_WORKSPACE;
-    return launch_row(params, &plan, (cudaStream_t)stream);
+    return launch_route(params, &plan, (cudaStream_t)stream);
 }

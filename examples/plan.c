@@ -1,6 +1,8 @@
 /* plan.c: see plan.h. */
 #include "plan.h"
 
+#include <stdbool.h>
+
 /* The row kernel's numbers, which 05_select.cu asserts against the kernel's own. */
 enum {
     ROW_MAX_K = 4096,
@@ -8,6 +10,11 @@ enum {
     ROW_BLOCKS_PER_SM = 2,     /* what its registers allow */
     ROW_FIXED_SHARED = 39936,  /* refiner, state and sample, at most */
     ROW_MIN_CAPACITY = 8192,   /* four times a k of 2048: a proposal for 2k scores overfills it once in a million rows */
+    PIPELINED_MAX_K = 4096,
+    PIPELINED_THREADS = 800,
+    PIPELINED_CAPACITY = 6144,
+    PIPELINED_SHARED = 232448,
+    PIPELINED_MIN_LENGTH = 49152,
     QUEUE_BYTES = 16,
     SYSTEM_SHARED = 1024       /* of each resident block */
 };
@@ -20,8 +27,20 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     if (rows < 0 || max_length < 0 || max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
     if (k < 0 || k > ROW_MAX_K) return TOPKIT_ERROR_K;
     if (order < TOPKIT_ORDER_NONE || order > TOPKIT_ORDER_SCORE) return TOPKIT_ERROR_OPTION;
-    if (route != TOPKIT_ROUTE_AUTO && route != TOPKIT_ROUTE_ROW) return TOPKIT_ERROR_OPTION;
+    if (route != TOPKIT_ROUTE_AUTO && route != TOPKIT_ROUTE_ROW && route != TOPKIT_ROUTE_PIPELINED) return TOPKIT_ERROR_OPTION;
     if (rows == 0 || k == 0) {
+        *plan = p;
+        return TOPKIT_OK;
+    }
+    p.workspace_bytes = QUEUE_BYTES + (size_t)rows * 4;
+    const bool can_pipeline = device->arch >= 90 && device->shared_per_block >= PIPELINED_SHARED && k <= PIPELINED_MAX_K;
+    if (route == TOPKIT_ROUTE_PIPELINED && !can_pipeline) return TOPKIT_ERROR_DEVICE;
+    if (route == TOPKIT_ROUTE_PIPELINED || (route == TOPKIT_ROUTE_AUTO && can_pipeline && max_length >= PIPELINED_MIN_LENGTH && rows > 2 * device->sm_count)) {
+        p.route = TOPKIT_ROUTE_PIPELINED;
+        p.threads = PIPELINED_THREADS;
+        p.capacity = PIPELINED_CAPACITY;
+        p.shared_bytes = PIPELINED_SHARED;
+        p.blocks = at_most(rows, device->sm_count);
         *plan = p;
         return TOPKIT_OK;
     }
@@ -34,7 +53,6 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     const int resident = at_most(at_most(device->shared_per_sm / (p.shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
     if (resident < 1) return TOPKIT_ERROR_DEVICE;
     p.blocks = at_most(rows, device->sm_count * resident);
-    p.workspace_bytes = QUEUE_BYTES + (size_t)rows * 4;
     *plan = p;
     return TOPKIT_OK;
 }

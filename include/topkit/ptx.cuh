@@ -154,6 +154,9 @@ TOPKIT_FN unsigned topkit_add_acq_rel(unsigned *p, unsigned v) {
 TOPKIT_FN void topkit_mbarrier_init(unsigned long long *bar, unsigned count) {
 #if TOPKIT_PTX
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(topkit_shared_address(bar)), "r"(count) : "memory");
+#if __CUDA_ARCH__ >= 900 /* the copy engine must see it initialised */
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
 #elif defined(TOPKIT_SIMT)
     simt_mbarrier_init(bar, count);
 #endif
@@ -183,6 +186,13 @@ TOPKIT_FN bool topkit_mbarrier_test(unsigned long long *bar, unsigned parity) {
     return simt_mbarrier_test(bar, parity);
 #else
     return true;
+#endif
+}
+
+/* Inside a loop that polls: lets others run where threads do not run by themselves. */
+TOPKIT_FN void topkit_relax(void) {
+#ifdef TOPKIT_SIMT
+    __nanosleep(1);
 #endif
 }
 

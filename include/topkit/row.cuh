@@ -44,6 +44,8 @@ typedef struct topkit_tiles {
     int count;   /* tiles, the edge included where there is one */
 } topkit_tiles;
 
+TOPKIT_FN bool topkit_tiles_have_edge(topkit_tiles t) { return t.head > 0 || t.head + t.vectors * 4 < t.length; }
+
 TOPKIT_FN topkit_tiles topkit_row_tiles(topkit_row row) {
     topkit_tiles t;
     const int to_boundary = (int)((16 - ((unsigned long long)row.scores & 15)) & 15) / 4;
@@ -51,7 +53,7 @@ TOPKIT_FN topkit_tiles topkit_row_tiles(topkit_row row) {
     t.length = row.length;
     t.head = to_boundary < row.length ? to_boundary : row.length;
     t.vectors = (row.length - t.head) / 4;
-    t.count = (t.vectors + TOPKIT_TILE_VECTORS - 1) / TOPKIT_TILE_VECTORS + (t.head + t.vectors * 4 < row.length || t.head > 0);
+    t.count = (t.vectors + TOPKIT_TILE_VECTORS - 1) / TOPKIT_TILE_VECTORS + topkit_tiles_have_edge(t);
     return t;
 }
 
@@ -71,8 +73,8 @@ TOPKIT_FN float4 topkit__edge_vector(const float *p, int scores) {
     return v;
 }
 
-/* The edge: lane 0 holds the head, lane 1 the tail, with `first` such that the index formula holds. */
-TOPKIT_FN void topkit__edge_load(topkit_tiles t, unsigned lane, topkit_tile *tile) {
+/* The edge: lane 0 holds the head, lane 1 the tail, with `first` such that the index formula holds. Called by a whole warp. */
+TOPKIT_FN void topkit_tile_load_edge(topkit_tiles t, unsigned lane, topkit_tile *tile) {
     const int tail = t.head + t.vectors * 4;
     const float4 none = {0.0f, 0.0f, 0.0f, 0.0f};
     const int scores = lane == 0 ? t.head : lane == 1 ? t.length - tail : 0;
@@ -82,29 +84,31 @@ TOPKIT_FN void topkit__edge_load(topkit_tiles t, unsigned lane, topkit_tile *til
     tile->v[1] = tile->v[2] = tile->v[3] = none;
 }
 
-/* Loads tile `n` of 0 .. count-1. Called by a whole warp. */
-TOPKIT_FN void topkit_tile_load(topkit_tiles t, int n, unsigned lane, topkit_tile *tile) {
-    const int first_vector = n * TOPKIT_TILE_VECTORS;
-    const float4 *p = (const float4 *)(t.scores + t.head) + first_vector + lane;
-    const int left = t.vectors - first_vector;
-    tile->first = t.head + n * TOPKIT_TILE;
+/* A tile of which `left` vectors belong to the row (128 or more: all), from `p`, its first vector in global or shared memory. */
+TOPKIT_FN void topkit_tile_load_from(const float4 *p, int left, int first, bool streams, unsigned lane, topkit_tile *tile) {
+    tile->first = first;
     tile->valid = 0xffffu;
     if (left >= TOPKIT_TILE_VECTORS) {
 #pragma unroll
-        for (int u = 0; u < 4; u++) tile->v[u] = topkit_load_stream(p + u * 32);
-    } else if (left > 0) {
+        for (int u = 0; u < 4; u++) tile->v[u] = streams ? topkit_load_stream(p + u * 32 + lane) : p[u * 32 + lane];
+    } else {
         const float4 none = {0.0f, 0.0f, 0.0f, 0.0f};
         tile->valid = 0;
 #pragma unroll
         for (int u = 0; u < 4; u++) {
             const bool inside = u * 32 + (int)lane < left;
             tile->v[u] = none;
-            if (inside) tile->v[u] = topkit_load_stream(p + u * 32);
+            if (inside) tile->v[u] = streams ? topkit_load_stream(p + u * 32 + lane) : p[u * 32 + lane];
             tile->valid |= inside ? 0xfu << (u * 4) : 0;
         }
-    } else {
-        topkit__edge_load(t, lane, tile);
     }
+}
+
+/* Loads tile `n` of 0 .. count-1 from the row's memory. Called by a whole warp. */
+TOPKIT_FN void topkit_tile_load(topkit_tiles t, int n, unsigned lane, topkit_tile *tile) {
+    const int left = t.vectors - n * TOPKIT_TILE_VECTORS;
+    if (left <= 0) topkit_tile_load_edge(t, lane, tile);
+    else topkit_tile_load_from((const float4 *)(t.scores + t.head) + n * TOPKIT_TILE_VECTORS, left, t.head + n * TOPKIT_TILE, true, lane, tile);
 }
 
 /* An order of visiting `count` tiles whose every beginning is spread over the whole row: the n-th visit goes to tile (n * step) mod count. The

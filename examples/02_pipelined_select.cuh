@@ -1,0 +1,310 @@
+/* 02_pipelined_select.cuh: exact Top-K for many long rows. The steps of 01_row_select.cuh, each by warps of their own, so that memory never waits.
+ *
+ * One persistent block a multiprocessor, three kinds of warps:
+ *
+ *     producer (1 warp)    [1] claims rows; its copies fill a ring of stages with the scores, row after row without a gap
+ *     service (8 warps)    [2] [3] samples and proposes for row i+1, then [5] [6] [7] certifies, refines and delivers row i-1
+ *     scan (16 warps)      [4] compares row i in the ring with its gate; what passes goes to one of two candidate buffers
+ *
+ *          memory ==copies==> ring ==tiles==> scan --candidates--> buffer 0 or 1 --> service --> indices
+ *             ^                                 ^                                       |
+ *          producer --- row info (4) ---> service --- gate (2) -------------------------+
+ *
+ * The producer runs ahead of the scan by the whole ring, also into the next row: a load needs no threshold. Rows that have nothing
+ * to scan (at most k scores) are settled by the service alone.
+ *
+ * A buffer that fills up is compacted by the scan warps themselves; a row whose gate was too high is collected again by the service, from
+ * memory, while the scan goes on with the next row.
+ *
+ *   k             1 .. TOPKIT_PIPELINED_MAX_K
+ *   shared        topkit_pipelined_shared(): 227 KB, one block a multiprocessor; compute capability 9.0 (bulk copies)
+ *   workspace     16 bytes + 4 a row, zeroed once
+ *   reads         the row once, plus one 32-byte sector in `density` * 16 bytes for the sample
+ */
+#ifndef TOPKIT_02_PIPELINED_SELECT_CUH
+#define TOPKIT_02_PIPELINED_SELECT_CUH
+
+#include "select_job.cuh"
+
+#define TOPKIT_PIPELINED_MAX_K 4096
+#define TOPKIT_PIPELINED_CAPACITY 6144
+#define TOPKIT_PIPELINED_SCAN_WARPS 16
+#define TOPKIT_PIPELINED_SERVICE_WARPS 8
+#define TOPKIT_PIPELINED_THREADS ((TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_SERVICE_WARPS + 1) * 32)
+#define TOPKIT_PIPELINED_STAGES 6
+#define TOPKIT_PIPELINED_CHUNK 4096 /* scores a stage: one tile for each of 8 warps */
+#define TOPKIT_PIPELINED_READERS (TOPKIT_PIPELINED_CHUNK / TOPKIT_TILE)
+#define TOPKIT_PIPELINED_TEAMS (TOPKIT_PIPELINED_SCAN_WARPS / TOPKIT_PIPELINED_READERS) /* stages being scanned at a time */
+#define TOPKIT_PIPELINED_AHEAD 16   /* chunks before a row's end at which the next one is claimed */
+#define TOPKIT_PIPELINED_SAMPLE 8192
+
+typedef struct topkit_pipelined_row {
+    topkit_row row;
+    int r; /* -1: no more rows */
+} topkit_pipelined_row;
+
+typedef struct topkit_pipelined_pass {
+    topkit_gate gate;
+    topkit_tiles tiles;
+    int r;
+} topkit_pipelined_pass;
+
+typedef struct topkit_pipelined_storage {
+    topkit_refiner_storage service, scan; /* each group has its own */
+    topkit_collector_state collected[2];  /* of buffer 0 and 1 */
+    topkit_pipelined_row claimed[4];      /* producer to service */
+    topkit_pipelined_pass pass[2];        /* service to scan */
+    topkit_signal claim_full[4], claim_empty[4];
+    topkit_signal stage_full[TOPKIT_PIPELINED_STAGES], stage_empty[TOPKIT_PIPELINED_STAGES];
+    topkit_signal ready[2], scanned[2]; /* of buffer 0 and 1 */
+    int builds;
+} topkit_pipelined_storage;
+
+/* Dynamic shared memory: stages, the service's stages of a recovery, two candidate buffers, the rest. */
+#define TOPKIT_PIPELINED_STAGE_BYTES (TOPKIT_PIPELINED_CHUNK * 4)
+#define TOPKIT_PIPELINED_RING (TOPKIT_PIPELINED_STAGES * TOPKIT_PIPELINED_STAGE_BYTES)
+#define TOPKIT_PIPELINED_RECOVERY (TOPKIT_PIPELINED_SERVICE_WARPS * TOPKIT_TILE * 4)
+#define TOPKIT_PIPELINED_ITEMS (TOPKIT_PIPELINED_CAPACITY * 8)
+
+static inline size_t topkit_pipelined_shared(void) {
+    return TOPKIT_PIPELINED_RING + TOPKIT_PIPELINED_RECOVERY + 2 * TOPKIT_PIPELINED_ITEMS + sizeof(topkit_pipelined_storage);
+}
+
+static __device__ __forceinline__ int topkit_pipelined_chunks(topkit_tiles tiles) {
+    const int vectors = TOPKIT_PIPELINED_CHUNK / 4;
+    return (tiles.vectors + vectors - 1) / vectors;
+}
+
+#if TOPKIT_HAS_BULK_COPY
+/* A chunk's place in the ring: chunks are counted over all rows of the block. */
+typedef struct topkit_pipelined_place {
+    unsigned stage, use;
+} topkit_pipelined_place;
+static __device__ __forceinline__ topkit_pipelined_place topkit_pipelined_at(unsigned chunk) {
+    topkit_pipelined_place at = {chunk % TOPKIT_PIPELINED_STAGES, chunk / TOPKIT_PIPELINED_STAGES};
+    return at;
+}
+
+/* [1] One thread: claims the next row (static: the block's first) and announces it to the service. */
+static __device__ topkit_pipelined_row topkit_pipelined_announce(const topkit_select_job &job, topkit_pipelined_storage *s, unsigned announced, bool ordered) {
+    const int workers = (int)gridDim.x;
+    int r = (int)blockIdx.x;
+    if (announced > 0) {
+        r = topkit_queue_claim(job.queue, workers);
+        if (ordered && r < job.rows) {
+            topkit_order_wait(job.queue);
+            r = job.row_order[r - workers];
+        }
+    }
+    topkit_pipelined_row row = {{job.scores, 0}, r < job.rows ? r : -1};
+    if (row.r >= 0) row.row = topkit_job_row(job, r);
+    const unsigned slot = announced % 4;
+    if (announced >= 4) topkit_signal_wait(&s->claim_empty[slot], announced / 4 - 1);
+    s->claimed[slot] = row;
+    topkit_signal_arrive(&s->claim_full[slot]);
+    return row;
+}
+
+/* [1] One thread: streams row after row through the ring. A row's successor is announced in time for its sample, and not sooner, so that
+ * no block sits on a row that another could begin. */
+static __device__ void topkit_pipelined_produce(const topkit_select_job &job, topkit_pipelined_storage *s, unsigned char *ring, bool ordered) {
+    unsigned announced = 0, sent = 0;
+    topkit_pipelined_row next = topkit_pipelined_announce(job, s, announced++, ordered);
+    while (next.r >= 0) {
+        const topkit_tiles tiles = topkit_row_tiles(next.row);
+        const int chunks = topkit_job_copies(job, next.row) ? 0 : topkit_pipelined_chunks(tiles);
+        const float *body = tiles.scores + tiles.head;
+        bool alone = true; /* the successor is not announced yet */
+        for (int c = 0; c < chunks || alone; c++) {
+            if (alone && chunks - c <= TOPKIT_PIPELINED_AHEAD) {
+                next = topkit_pipelined_announce(job, s, announced++, ordered);
+                alone = false;
+            }
+            if (c < chunks) {
+                const topkit_pipelined_place at = topkit_pipelined_at(sent++);
+                const int left = tiles.vectors * 16 - c * TOPKIT_PIPELINED_STAGE_BYTES;
+                const unsigned bytes = (unsigned)(left < TOPKIT_PIPELINED_STAGE_BYTES ? left : TOPKIT_PIPELINED_STAGE_BYTES);
+                if (at.use > 0) topkit_signal_wait(&s->stage_empty[at.stage], at.use - 1);
+                topkit_mbarrier_arrive_expect(&s->stage_full[at.stage].bits, bytes);
+                topkit_bulk_copy(ring + at.stage * TOPKIT_PIPELINED_STAGE_BYTES, body + (long long)c * TOPKIT_PIPELINED_CHUNK, bytes,
+                                 &s->stage_full[at.stage].bits);
+            }
+        }
+    }
+    topkit_queue_leave(job.queue, (int)gridDim.x);
+}
+
+/* Waits for a stage. False: the buffer is full and the other scan warps wait for this one to compact; a warp that only waited for its
+ * stage would wait for ever, since the stages that they hold are what the producer waits for. */
+static __device__ __forceinline__ bool topkit_pipelined_wait(topkit_signal *full, unsigned use, topkit_collector c) {
+    while (!topkit_signal_test(full, use)) {
+        if (*(volatile unsigned *)&c.state->count > (unsigned)c.capacity) return false;
+        topkit_relax();
+    }
+    return true;
+}
+
+/* [4] The scan warps. */
+template <int TIES>
+static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select_job &job, topkit_pipelined_storage *s, unsigned char *ring, topkit_candidate *items) {
+    const topkit_group scan = topkit_group_warps(0, TOPKIT_PIPELINED_SCAN_WARPS, 1);
+    const unsigned lane = topkit_lane(scan);
+    const unsigned team = topkit_warp_rank(scan) / TOPKIT_PIPELINED_READERS, reader = topkit_warp_rank(scan) % TOPKIT_PIPELINED_READERS;
+    unsigned begin = 0; /* the row's first chunk */
+    for (unsigned pass = 0;; pass++) {
+        const unsigned b = pass & 1;
+        topkit_signal_wait(&s->ready[b], pass / 2);
+        if (s->pass[b].r < 0) return;
+        const topkit_tiles tiles = s->pass[b].tiles;
+        const topkit_collector c = {items + b * TOPKIT_PIPELINED_CAPACITY, TOPKIT_PIPELINED_CAPACITY, nullptr, &s->collected[b]};
+        const unsigned end = begin + (unsigned)topkit_pipelined_chunks(tiles);
+        topkit_gate gate = s->pass[b].gate;
+        unsigned chunk = begin + (TOPKIT_PIPELINED_TEAMS + team - begin % TOPKIT_PIPELINED_TEAMS) % TOPKIT_PIPELINED_TEAMS;
+        for (;;) {
+            for (; chunk < end; chunk += TOPKIT_PIPELINED_TEAMS) {
+                const topkit_pipelined_place at = topkit_pipelined_at(chunk);
+                const float *stage = (const float *)(ring + at.stage * TOPKIT_PIPELINED_STAGE_BYTES) + reader * TOPKIT_TILE;
+                const int n = (int)((chunk - begin) * TOPKIT_PIPELINED_READERS + reader); /* tile of the row */
+                topkit_tile tile;
+                if (!topkit_pipelined_wait(&s->stage_full[at.stage], at.use, c)) break;
+                topkit_tile_load_from((const float4 *)stage, tiles.vectors - n * TOPKIT_TILE_VECTORS, tiles.head + n * TOPKIT_TILE, false, lane, &tile);
+                const unsigned mask = topkit_gate_mask<TIES>(scan, gate, &tile);
+                if (__any_sync(TOPKIT_FULL_MASK, mask != 0) && !topkit_collect_staged(scan, c, stage, tile.first, mask)) break;
+                __syncwarp(); /* all lanes have read the stage */
+                if (lane == 0) topkit_signal_arrive(&s->stage_empty[at.stage]);
+            }
+            topkit_group_sync(scan);
+            if (!topkit_collector_overflowed(c)) break;
+            gate = topkit_compact<TIES>(scan, c, job.k, &s->scan);
+        }
+        if (lane == 0) topkit_signal_arrive(&s->scanned[b]);
+        begin = end;
+    }
+}
+
+/* [2] [3] The gate of a row and the edge of it, which no copy brings: into the empty buffer of `c`. */
+template <int TIES>
+static __device__ __forceinline__ void topkit_pipelined_open(topkit_group service, const topkit_select_job &job, topkit_pipelined_storage *s,
+                                                             topkit_pipelined_row row, topkit_collector c, topkit_pipelined_pass *pass) {
+    topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+    const topkit_tiles tiles = topkit_row_tiles(row.row);
+    if (topkit_job_samples(job, row.row)) {
+        const topkit_sampling sampling = topkit_job_sampling(job, row.row, row.r, TOPKIT_PIPELINED_SAMPLE);
+        float *sample = (float *)c.items; /* free until the first append */
+        topkit_sample(service, sampling, sample);
+        topkit_group_sync(service);
+        const int count = topkit_sample_count(sampling), rank = topkit_job_rank(job, row.row.length, count);
+        gate = topkit_gate_at(topkit_propose_from_sample(service, sample, count, rank, 0, &s->service.digit).key, TOPKIT_INDEX_LIMIT);
+    }
+    if (service.thread == 0) {
+        pass->gate = gate;
+        pass->tiles = tiles;
+        pass->r = row.r;
+        topkit_collector_clear(c);
+    }
+    if (topkit_warp_rank(service) == 0 && topkit_tiles_have_edge(tiles)) {
+        topkit_tile edge;
+        __syncwarp();
+        topkit_tile_load_edge(tiles, topkit_lane(service), &edge);
+        topkit_collect_tile<TIES>(service, c, gate, &edge);
+    }
+    topkit_group_sync(service);
+}
+
+/* [5] [6] [7] */
+template <int TIES>
+static __device__ __forceinline__ void topkit_pipelined_finish(topkit_group service, const topkit_select_job &job, topkit_pipelined_storage *s,
+                                                               topkit_pipelined_row row, topkit_collector c) {
+    const int wanted = row.row.length < job.k ? row.row.length : job.k;
+    int held = topkit_collector_held(c), recoveries = 0;
+    if (held < wanted) {
+        recoveries = 1;
+        topkit_group_sync(service);
+        if (service.thread == 0) {
+            c.state->dropped += (unsigned)held;
+            topkit_collector_clear(c);
+        }
+        topkit_group_sync(service);
+        held = topkit_scan<TIES>(service, row.row, wanted, topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT), TOPKIT_SHUFFLED, c, &s->service);
+    }
+    topkit_job_deliver<TIES>(service, job, row.r, row.row, c.items, held, &s->service);
+    if (service.thread == 0) topkit_job_count(job, row.row, held, recoveries, c.state);
+}
+
+template <int TIES>
+static __device__ __forceinline__ void topkit_pipelined_serve(const topkit_select_job &job, topkit_pipelined_storage *s, float *stages, topkit_candidate *items, bool ordered) {
+    const topkit_group service = topkit_group_warps(TOPKIT_PIPELINED_SCAN_WARPS, TOPKIT_PIPELINED_SERVICE_WARPS, 2);
+    if (ordered) {
+        if (service.thread == 0) s->builds = topkit_order_begin(job.queue);
+        topkit_group_sync(service);
+        if (s->builds) {
+            topkit_order_build(service, job.lengths, job.max_length, (int)gridDim.x, job.rows, job.row_order, &s->service.digit);
+            if (service.thread == 0) topkit_order_publish(job.queue);
+        }
+    }
+    topkit_pipelined_row before = {{job.scores, 0}, -1};
+    unsigned pass = 0;
+    for (unsigned taken = 0;; taken++) {
+        topkit_signal_wait(&s->claim_full[taken % 4], taken / 4);
+        const topkit_pipelined_row row = s->claimed[taken % 4];
+        topkit_group_sync(service);
+        if (service.thread == 0) topkit_signal_arrive(&s->claim_empty[taken % 4]);
+        if (row.r >= 0 && topkit_job_copies(job, row.row)) {
+            topkit_sink_identity(service.thread, service.size, row.row.scores, row.row.length, job.k, topkit_job_sink(job, row.r));
+            continue;
+        }
+        const unsigned b = pass & 1;
+        const topkit_collector present = {items + b * TOPKIT_PIPELINED_CAPACITY, TOPKIT_PIPELINED_CAPACITY,
+                                          stages + topkit_warp_rank(service) * TOPKIT_TILE, &s->collected[b]};
+        if (row.r >= 0) topkit_pipelined_open<TIES>(service, job, s, row, present, &s->pass[b]);
+        else if (service.thread == 0) s->pass[b].r = -1;
+        if (service.thread == 0) topkit_signal_arrive(&s->ready[b]);
+        if (before.r >= 0) {
+            const topkit_collector other = {items + (b ^ 1) * TOPKIT_PIPELINED_CAPACITY, TOPKIT_PIPELINED_CAPACITY, present.stage, &s->collected[b ^ 1]};
+            topkit_signal_wait(&s->scanned[b ^ 1], (pass - 1) / 2);
+            topkit_pipelined_finish<TIES>(service, job, s, before, other);
+        }
+        if (row.r < 0) return;
+        before = row;
+        pass++;
+    }
+}
+#endif
+
+template <int TIES>
+static __global__ void __launch_bounds__(TOPKIT_PIPELINED_THREADS, 1) topkit_pipelined_select_kernel(topkit_select_job job) {
+#if TOPKIT_HAS_BULK_COPY
+    TOPKIT_SHARED(memory);
+    unsigned char *ring = memory;
+    float *stages = (float *)(ring + TOPKIT_PIPELINED_RING); /* (service warps x 512) */
+    topkit_candidate *items = (topkit_candidate *)((unsigned char *)stages + TOPKIT_PIPELINED_RECOVERY); /* (2 x capacity) */
+    topkit_pipelined_storage *s = (topkit_pipelined_storage *)(items + 2 * TOPKIT_PIPELINED_CAPACITY);
+    const topkit_group block = topkit_group_block();
+    const bool ordered = job.lengths && job.rows > (int)gridDim.x;
+
+    topkit_refiner_init(block, &s->service);
+    topkit_refiner_init(block, &s->scan);
+    if (block.thread == 0) {
+        for (int i = 0; i < 4; i++) {
+            topkit_signal_init(&s->claim_full[i], 1);
+            topkit_signal_init(&s->claim_empty[i], 1);
+        }
+        for (int i = 0; i < TOPKIT_PIPELINED_STAGES; i++) {
+            topkit_signal_init(&s->stage_full[i], 1);
+            topkit_signal_init(&s->stage_empty[i], TOPKIT_PIPELINED_READERS);
+        }
+        for (int b = 0; b < 2; b++) {
+            topkit_signal_init(&s->ready[b], 1);
+            topkit_signal_init(&s->scanned[b], TOPKIT_PIPELINED_SCAN_WARPS);
+            s->collected[b].dropped = s->collected[b].compactions = 0;
+        }
+    }
+    topkit_group_sync(block);
+    const unsigned warp = topkit_warp_rank(block);
+    if (warp < TOPKIT_PIPELINED_SCAN_WARPS) topkit_pipelined_scan<TIES>(job, s, ring, items);
+    else if (warp < TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_SERVICE_WARPS) topkit_pipelined_serve<TIES>(job, s, stages, items, ordered);
+    else if (topkit_lane(block) == 0) topkit_pipelined_produce(job, s, ring, ordered);
+#endif
+}
+
+#endif

@@ -1,0 +1,94 @@
+/* select_job.cuh: what the reference kernels share: one launch's arguments, and how a row of it is found, sampled, delivered and counted.
+ *
+ * A job is passed to the kernel by value. Nothing here synchronises; every function is called by whoever needs its answer.
+ */
+#ifndef TOPKIT_SELECT_JOB_CUH
+#define TOPKIT_SELECT_JOB_CUH
+
+#include "launch.h"
+#include "select.h"
+#include "topkit/topkit.cuh"
+
+#define TOPKIT_JOB_FN static __device__ __forceinline__ __attribute__((unused))
+
+#define TOPKIT_JOB_VECTOR 4    /* samples in one vector */
+#define TOPKIT_JOB_MIN_RANK 24 /* fewer samples above the threshold would make it a gamble */
+
+typedef struct topkit_select_job {
+    const float *scores;
+    long long row_stride;
+    const int *starts, *lengths; /* (rows) or null */
+    int rows, max_length, k, order;
+    int capacity; /* candidates that a buffer holds */
+    int density;  /* scores for one sample, where there is room for so many */
+    int *indices;
+    long long index_stride;
+    float *values; /* or null */
+    long long value_stride;
+    topkit_select_stats *stats; /* or null */
+    topkit_queue *queue;        /* zero before the first launch, and after every one */
+    int *row_order;             /* (rows) */
+} topkit_select_job;
+
+TOPKIT_JOB_FN topkit_row topkit_job_row(const topkit_select_job &job, int r) {
+    return topkit_row_at(job.scores, job.row_stride, job.starts, job.lengths, job.max_length, r);
+}
+
+/* A row that fits the buffer is collected whole: there is nothing to guess. */
+TOPKIT_JOB_FN bool topkit_job_samples(const topkit_select_job &job, topkit_row row) { return row.length > job.k && row.length > job.capacity; }
+
+/* One score in `density`, or as many as `room` samples allow. */
+TOPKIT_JOB_FN topkit_sampling topkit_job_sampling(const topkit_select_job &job, topkit_row row, int r, int room) {
+    const int vectors = room / TOPKIT_JOB_VECTOR;
+    int stride = job.density * TOPKIT_JOB_VECTOR;
+    if (row.length / stride >= vectors) stride = (row.length / vectors / TOPKIT_JOB_VECTOR + 1) * TOPKIT_JOB_VECTOR;
+    return topkit_sample_plan(row, stride, TOPKIT_JOB_VECTOR, (unsigned)r);
+}
+
+/* The rank to ask a sample of `count` for: 2k scores of the row, or half-way from k to the capacity where that is less. */
+TOPKIT_JOB_FN int topkit_job_rank(const topkit_select_job &job, int length, int count) {
+    const int middle = (job.k + job.capacity) / 2, target = 2 * job.k < middle ? 2 * job.k : middle;
+    const int rank = (int)((long long)target * count / length) + 1;
+    return rank < TOPKIT_JOB_MIN_RANK ? TOPKIT_JOB_MIN_RANK : rank;
+}
+
+TOPKIT_JOB_FN topkit_sink_pairs topkit_job_sink(const topkit_select_job &job, int r) {
+    topkit_sink_pairs sink = {job.indices + r * job.index_stride, job.values ? job.values + r * job.value_stride : nullptr, 0};
+    return sink;
+}
+
+/* A row of at most k scores is its own answer, unless it has to be sorted by score. */
+TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row row) {
+    return row.length <= job.k && (job.order != TOPKIT_ORDER_SCORE || row.length <= 1);
+}
+
+/* Refines items[0 .. held) to the row's answer and writes it in the order asked for. The whole group; ends with a barrier. */
+template <int TIES>
+TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &job, int r, topkit_row row, topkit_candidate *items, int held,
+                                      topkit_refiner_storage *s) {
+    const topkit_sink_pairs sink = topkit_job_sink(job, r);
+    const int wanted = row.length < job.k ? row.length : job.k;
+    const topkit_cut cut = topkit_refine_cut<TIES>(g, items, held, wanted, s);
+    if (job.order == TOPKIT_ORDER_NONE) {
+        topkit_refine_emit(g, items, held, cut, sink, s);
+    } else {
+        topkit_refine_keep(g, items, held, cut, s);
+        topkit_sort(g, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX);
+        for (int slot = (int)g.thread; slot < wanted; slot += (int)g.size)
+            topkit_sink_put(sink, slot, items[slot].index, items[slot].bits);
+    }
+    topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);
+}
+
+/* Adds a finished row to the statistics and zeroes the collector's own. One thread. */
+TOPKIT_JOB_FN void topkit_job_count(const topkit_select_job &job, topkit_row row, int held, int recoveries, topkit_collector_state *state) {
+    if (job.stats && row.length > job.k) {
+        atomicAdd(&job.stats->rows, 1ull);
+        atomicAdd(&job.stats->admitted, (unsigned long long)((unsigned)held + state->dropped));
+        atomicAdd(&job.stats->compactions, (unsigned long long)state->compactions);
+        atomicAdd(&job.stats->recoveries, (unsigned long long)recoveries);
+    }
+    state->dropped = state->compactions = 0;
+}
+
+#endif
