@@ -10,13 +10,13 @@
  *   --rows N --columns N --input NAME     the shape of `one`; a filter for the other suites
  *   --k N --lengths full|causal|mixed     K of all suites (2048); lengths of `one` (causal)
  *   --capture FILE.npy [--capture-lengths FILE.npy]     captured rows of scores, the input `capture`
- *   --memory-gib N       scores that may be resident together (80)
+ *   --memory-gib N       scores that may be resident together (80);   --read-mib N   what the read rate is measured on (4096)
  *
  * The table of results goes to stdout, progress to stderr. run.h states the protocol. Exit code: 0 when everything was measured and
  * exact, 1 when not, 2 for a wrong command line. What cannot be allocated or is refused by the route is named and left out.
  */
 #include "inputs.h"
-#include "oracle.h"
+#include "exact.h"
 #include "report.h"
 
 #include <stdlib.h>
@@ -30,6 +30,7 @@ typedef struct options {
     const char *suites[16];
     int suite_count;
     double budget;
+    int read_mib;
     double memory_gib;
     char label[64];
 } options;
@@ -62,8 +63,8 @@ static int read_option(options *o, const char *name, const char *value)
     const struct {
         const char *name;
         int *value;
-    } numbers[] = {{"--rounds", &o->run.rounds}, {"--warmup", &o->run.warm_up}, {"--rows", &o->shape.rows},
-                   {"--columns", &o->shape.columns}, {"--k", &o->shape.k}};
+    } numbers[] = {{"--rounds", &o->run.rounds}, {"--warmup", &o->run.warm_up},
+                   {"--rows", &o->shape.rows},   {"--columns", &o->shape.columns}, {"--k", &o->shape.k}, {"--read-mib", &o->read_mib}};
     const struct {
         const char *name;
         const char **value;
@@ -94,7 +95,8 @@ static int read_command_line(options *o, int argc, char **argv)
     static const char *const ties[] = {"any", "lowest", NULL};
     static const char *const orders[] = {"none", "index", "score", NULL};
     *o = (options){.shape = {.k = 2048, .input = -1, .lengths = BENCH_CAUSAL}, .run = {.rounds = 50, .warm_up = 10}, .kernel = "topkit",
-                   .route = "auto", .ties = "any", .order = "none", .commit = "unknown", .budget = 1e9, .memory_gib = 80.0};
+                   .route = "auto", .ties = "any", .order = "none", .commit = "unknown", .budget = 1e9, .memory_gib = 80.0,
+                   .read_mib = 4096};
     for (int i = 1; i < argc; ++i) {
         if (strcmp(argv[i], "--quick") == 0) {
             o->run.rounds = 10;
@@ -188,7 +190,7 @@ int main(int argc, char **argv)
     run.warm_up = o.run.warm_up;
     o.run.capture = &capture;
     bench_result *results = calloc((size_t)list.count, sizeof *results);
-    status = !results || bench_gpu_open(&run.machine) || bench_replay_open(run.machine.sm_count) || bench_measure_run(&run) ||
+    status = !results || bench_gpu_open(&run.machine) || bench_replay_open(run.machine.sm_count) || bench_measure_run(&run, o.read_mib) ||
              (o.capture && bench_capture_open(&capture, o.capture, o.capture_lengths));
     if (status == 0) {
         printf("%s, %s, driver %s, SM %d MHz, memory %d MHz; read %.1f GB/s, empty launch %.2f us; %s\n", run.machine.name,

@@ -25,7 +25,7 @@ newer_cub=${CCCL:+-I$CCCL}
 
 # Everything at once: each source is a job of its own. A job that fails leaves no object, and the link then says so.
 rm -f "$build"/*.o
-for source in examples/05_select.cu bench/gpu.cu bench/replay.cu bench/inputs.cu bench/oracle.cu bench/oracle_sort.cu bench/cub_topk.cu; do
+for source in examples/05_select.cu bench/gpu.cu bench/replay.cu bench/inputs.cu bench/exact.cu bench/exact_sort.cu bench/cub_topk.cu; do
     name=$(basename "$source" .cu)
     extra=
     [ "$name" = cub_topk ] && extra=$newer_cub

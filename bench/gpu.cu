@@ -1,11 +1,10 @@
 /* gpu.cu: the machine, its memory and the one stream; see gpu.h. */
 #include "gpu.h"
+#include "launch.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include <cuda_runtime.h>
 
 static cudaStream_t the_stream;
 
@@ -74,7 +73,8 @@ extern "C" int bench_gpu_upload(void *device, const void *host, size_t bytes)
 
 extern "C" int bench_gpu_download(void *host, const void *device, size_t bytes)
 {
-    return bench_gpu_failed(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, the_stream), "download") || bench_gpu_sync("download");
+    return bench_gpu_failed(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, the_stream), "download") ||
+           bench_gpu_sync("download");
 }
 
 extern "C" int bench_gpu_set(void *device, int byte, size_t bytes)

@@ -1,9 +1,8 @@
 /* inputs.cu: the kernels of fill.h. A block takes a piece of a row, so that a matrix of any shape fills the device. */
 #include "fill.h"
 #include "gpu.h"
+#include "launch.h"
 #include "inputs.h"
-
-#include <cuda_runtime.h>
 
 enum { FILL_THREADS = 256, FILL_PIECE = 8192, FILL_GRID_ROWS = 32768 };
 

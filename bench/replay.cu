@@ -1,9 +1,8 @@
 /* replay.cu: calls replayed from graphs and timed, and the plain read; see gpu.h. */
 #include "gpu.h"
+#include "launch.h"
 
 #include <string.h>
-
-#include <cuda_runtime.h>
 
 static cudaStream_t stream(void)
 {

@@ -38,24 +38,21 @@ static void ask_clocks(bench_run *run)
     pclose(pipe);
 }
 
-int bench_measure_run(bench_run *run)
+int bench_measure_run(bench_run *run, int read_mib)
 {
-    const int columns = 1 << 20;
-    int rows = 1024, bad = 0;
-    while ((size_t)rows * (size_t)columns * sizeof(float) > run->machine.free_bytes / 4)
-        rows /= 2;
-    bench_read read = {.bytes = (size_t)rows * (size_t)columns * sizeof(float)};
+    const int columns = 1 << 18; /* 1 MiB */
+    const int most = (int)(run->machine.free_bytes / 4 >> 20), rows = read_mib < most ? read_mib : most;
+    bench_read read = {.bytes = (size_t)rows << 20};
     float *buffer = bench_gpu_alloc(read.bytes);
     int *host = calloc((size_t)rows, sizeof *host), *lengths = bench_gpu_alloc((size_t)rows * sizeof(int));
     replay reads = {0}, empty = {0};
     double us = 0.0;
+    int bad = rows < 1 || !buffer || !host || !lengths;
     read.buffers[0] = buffer;
-    for (int r = 0; host && r < rows; ++r)
-        host[r] = columns;
-    if (!buffer || !host || !lengths || rows < 1) {
+    if (bad)
         fprintf(stderr, "topkit-bench: no memory to measure the read rate\n");
-        bad = 1;
-    }
+    for (int r = 0; r < rows && !bad; ++r)
+        host[r] = columns;
     bad = bad || bench_gpu_upload(lengths, host, (size_t)rows * sizeof(int)) ||
           bench_fill(buffer, lengths, BENCH_NORMAL, BENCH_SEED, rows, columns, 0) || bench_read_tune(&read, 1) ||
           replay_capture(&reads, bench_read_enqueue, &read, 1) || replay_warm_up(&reads, run->warm_up) || median_of_replays(&reads, &us);
@@ -74,7 +71,7 @@ int bench_measure_run(bench_run *run)
     return bad;
 }
 
-/* A trace's time is the sum of its calls' medians (and of their 95th and 99th percentiles). One that lacks a call was not measured. */
+/* A trace's time is the sum of its calls' medians (and 95th and 99th percentiles). One that lacks a call was not measured. */
 void bench_add_traces(bench_result *results, int *count)
 {
     int kept = 0;
@@ -183,7 +180,8 @@ void bench_print_table(FILE *file, const bench_result *results, int count)
     for (int i = 0; i < count; ++i) {
         const bench_result *r = &results[i];
         const bench_case *c = &r->shape;
-        fprintf(file, "%-7s %-11s %-7s %7d %8d ", c->suite, bench_input_name(c->input), bench_lengths_name(c->lengths), c->rows, c->columns);
+        fprintf(file, "%-7s %-11s %-7s ", c->suite, bench_input_name(c->input), bench_lengths_name(c->lengths));
+        fprintf(file, "%7d %8d ", c->rows, c->columns);
         if (r->measured)
             fprintf(file, "%11.2f %11.2f %11.2f %6.1f%% %9.1f %6llu %6llu  %s\n", r->us, r->p95_us, r->ceiling_us,
                     100.0 * r->ceiling_us / r->us, r->admitted_per_row, r->compactions, r->recoveries, r->exact ? "yes" : "NO");

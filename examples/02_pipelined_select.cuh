@@ -131,7 +131,6 @@ static __device__ void topkit_pipelined_produce(const topkit_select_job &job, to
             }
         }
     }
-    topkit_queue_leave(job.queue, (int)gridDim.x);
 }
 
 /* Waits for a stage. False: the buffer is full and the other scan warps wait for this one to compact; a warp that only waited for its
@@ -264,10 +263,12 @@ static __device__ __forceinline__ void topkit_pipelined_serve(const topkit_selec
             topkit_signal_wait(&s->scanned[b ^ 1], (pass - 1) / 2);
             topkit_pipelined_finish<TIES>(service, job, s, before, other);
         }
-        if (row.r < 0) return;
+        if (row.r < 0) break;
         before = row;
         pass++;
     }
+    /* Here and not in the producer: a block whose producer is done may not even have asked yet who builds the order. */
+    if (service.thread == 0) topkit_queue_leave(job.queue, (int)gridDim.x);
 }
 #endif
 

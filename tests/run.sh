@@ -33,6 +33,7 @@ skipped=$(count SKIP)
 passed=$(count 'OK|EXPECTEDFAIL')
 failed=$(($(wc -l <"$log") - passed - skipped))
 [ "$skipped" = 0 ] || say "skipped:"
-grep '"result": "SKIP"' "$log" | sed -e 's/^.*"name": "\([^"]*\)".*SKIP: \([^\\"]*\).*$/   \1: \2/' -e 's/^{.*"name": "\([^"]*\)".*/   \1: no reason given/'
+grep '"result": "SKIP"' "$log" | sed -e 's/^.*"name": "\([^"]*\)".*SKIP: \([^\\"]*\).*$/   \1: \2/' \
+    -e 's/^{.*"name": "\([^"]*\)".*"stdout": "\([^\\"]*\).*$/   \1: \2/' -e 's/^{.*"name": "\([^"]*\)".*$/   \1: no reason given/'
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$status" = 0 ]

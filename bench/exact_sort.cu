@@ -1,6 +1,6 @@
-/* oracle_sort.cu: a few rows of a result against CUB's device radix sort; see oracle.h. Sorts a whole row, and what was selected from it,
+/* exact_sort.cu: a few rows of a result against CUB's device radix sort; see exact.h. Sorts a whole row, and what was selected from it,
  * and compares the values. CUB sorts NaN by its sign, so that rows with NaN must not come here; no generated input has any. */
-#include "oracle.h"
+#include "exact.h"
 #include "gpu.h"
 
 #include <stdio.h>

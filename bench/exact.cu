@@ -1,10 +1,8 @@
-/* oracle.cu: see oracle.h. Plain and slow on purpose: one block a row, one pass for each of a key's four bytes. */
-#include "oracle.h"
+/* exact.cu: see exact.h. Plain and slow on purpose: one block a row, one pass for each of a key's four bytes. */
+#include "exact.h"
 #include "gpu.h"
 #include "launch.h"
 #include "select.h"
-
-#include <cuda_runtime.h>
 
 enum { ORACLE_THREADS = 512, ORACLE_SLOTS = 2 * BENCH_ORACLE_MAX_K };
 
@@ -42,7 +40,6 @@ __global__ void __launch_bounds__(ORACLE_THREADS)
             histogram[bin] = 0u;
         __syncthreads();
         const unsigned my_prefix = prefix, my_mask = mask;
-#pragma unroll 8
         for (int i = (int)threadIdx.x; i < length; i += ORACLE_THREADS) {
             unsigned key = oracle_key(row[i]);
             if ((key & my_mask) == my_prefix)

@@ -1,4 +1,4 @@
-/* oracle.h: is a result exact? Decided on the device, for every row, by code that shares nothing with the library.
+/* exact.h: is a result exact? Decided on the device, for every row, by code that shares nothing with the library.
  *
  *   bench_oracle_ranks(ranks, scores, lengths, rows, columns, k)            once a matrix: each row's k-th key, by radix select
  *   bench_oracle_check(&verdict, ranks, scores, lengths, indices, ...)      after each selection that is to be judged
@@ -10,8 +10,8 @@
  * NaN counts as the lowest of all and -0 equals +0. Cost: four reads of the matrix for the ranks; k reads a row for the check.
  * k is at most BENCH_ORACLE_MAX_K. Every function returns 0, or has printed one line to stderr; a wrong result is no error but a verdict.
  */
-#ifndef TOPKIT_BENCH_ORACLE_H
-#define TOPKIT_BENCH_ORACLE_H
+#ifndef TOPKIT_BENCH_EXACT_H
+#define TOPKIT_BENCH_EXACT_H
 
 #ifdef __cplusplus
 extern "C" {
