@@ -31,6 +31,10 @@ __global__ void every_call_group(unsigned *out) {
 __global__ void every_call_ptx(unsigned *out, const float *scores) {
     __shared__ __align__(16) float copied[64];
     __shared__ unsigned long long bar;
+#if TOPKIT_PTX
+    out[6] = topkit_shared_address(copied);
+#endif
+    topkit_relax();
     topkit_bar_sync(1, 64);
     topkit_bar_arrive(2, 64);
     out[0] = topkit_ge(scores[0], scores[1]) + topkit_not_lt(scores[0], scores[1]);
@@ -74,6 +78,9 @@ __global__ void every_call_row(unsigned *out, const float *scores, const int *nu
     topkit_tile_load(tiles, numbers[3] * step % tiles.count, threadIdx.x & 31, &tile);
     const topkit_gate gate = topkit_gate_at(out[2], numbers[4]);
     out[0] = topkit_tile_mask(&tile, gate.value);
+    if (topkit_tiles_have_edge(tiles)) topkit_tile_load_edge(tiles, threadIdx.x & 31, &tile);
+    else topkit_tile_load_from((const float4 *)scores, numbers[6], numbers[7], true, threadIdx.x & 31, &tile);
+    out[4] = topkit_tile_mask(&tile, gate.value);
     out[1] = topkit_gate_is_open(gate) || topkit_gate_admits(gate, out[3], numbers[5]);
 }
 

@@ -22,9 +22,8 @@ says_version() {
 }
 
 if command -v pkg-config >/dev/null; then
-    export PKG_CONFIG_PATH="${config%/*}"
-    # shellcheck disable=SC2046  # a list of flags
-    check "a C program by pkg-config" cc -std=c11 -Wall -Werror $(pkg-config --define-variable=prefix="$top" --cflags topkit) use.c -o use_pc
+    # shellcheck disable=SC2046 # a list of flags
+    check "a C program by pkg-config" cc -std=c11 -Wall -Werror $(PKG_CONFIG_PATH=${config%/*} pkg-config --define-variable=prefix="$top" --cflags topkit) use.c -o use_pc
     says_version pkg-config ./use_pc
 else
     echo "left out: no pkg-config"
@@ -52,7 +51,7 @@ cat >parent/meson.build <<'END'
 project('use', 'c', meson_version: '>=1.1')
 executable('use', 'use.c', dependencies: dependency('topkit', fallback: 'topkit', default_options: ['cuda=disabled']))
 END
-check "a Meson subproject" sh -c "cd parent && \"$meson\" setup build >out 2>&1 && ninja -C build >>out 2>&1 || cat out"
+check "a Meson subproject" sh -c "cd parent && \"$meson\" setup --wrap-mode=forcefallback build >out 2>&1 && ninja -C build >>out 2>&1 || cat out"
 says_version "a Meson subproject" parent/build/use
 
 for header in topkit/topkit.cuh topkit_single.cuh; do
