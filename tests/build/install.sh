@@ -48,7 +48,7 @@ mkdir -p parent/subprojects
 ln -s "$source" parent/subprojects/topkit
 cp use.c parent/
 cat >parent/meson.build <<'END'
-project('use', 'c', meson_version: '>=1.1')
+project('use', 'c')
 executable('use', 'use.c', dependencies: dependency('topkit', fallback: 'topkit', default_options: ['cuda=disabled']))
 END
 check "a Meson subproject" sh -c "cd parent && \"$meson\" setup --wrap-mode=forcefallback build >out 2>&1 && ninja -C build >>out 2>&1 || cat out"
