@@ -48,12 +48,16 @@ struct guarded {
         CUDA_OK(cudaMalloc(&base, bytes + 2 * GUARD_BYTES));
         CUDA_OK(cudaMemset(base, GUARD_BYTE, bytes + 2 * GUARD_BYTES));
         data = base + GUARD_BYTES;
+        CUDA_OK(cudaStreamSynchronize(nullptr)); /* streams that do not wait for the legacy one come next */
     }
     ~guarded() { cudaFree(base); }
     guarded(const guarded &) = delete;
     guarded &operator=(const guarded &) = delete;
 
-    void fill(int byte) { CUDA_OK(cudaMemset(data, byte, bytes)); }
+    void fill(int byte) {
+        CUDA_OK(cudaMemset(data, byte, bytes));
+        CUDA_OK(cudaStreamSynchronize(nullptr));
+    }
 
     template <class T> bool read(std::vector<T> *inside) const {
         std::vector<unsigned char> all(bytes + 2 * GUARD_BYTES);
@@ -77,6 +81,7 @@ template <class T> struct exact {
         CUDA_OK(cudaMalloc(&base, (count + displaced) * sizeof(T)));
         data = base + displaced;
         write(host);
+        CUDA_OK(cudaStreamSynchronize(nullptr));
     }
     ~exact() { cudaFree(base); }
     exact(const exact &) = delete;

@@ -139,7 +139,7 @@ static inline std::string next_schedule(void) {
 #endif
 }
 
-enum { PREFILL_BYTE = 0x7f };
+enum { PREFILL_BYTE = 0x7f, QUEUE_BYTES = 16 /* at the workspace's front, whatever the route */ };
 static const uint32_t PREFILL = 0x7f7f7f7fu;
 
 /* ---- the trial ---- */
@@ -208,6 +208,7 @@ struct trial {
         REQUIRE(indices->read(&got));
         REQUIRE(values->read(&bits));
         REQUIRE(workspace->read(&rest));
+        for (size_t i = 0; i < QUEUE_BYTES && i < rest.size(); i++) REQUIRE(rest[i] == 0); /* the queue has put itself back */
         const long long is = index_stride ? index_stride : now.k, vs = value_stride ? value_stride : now.k;
         answer_for(now.k);
         for (int r = 0; r < m.rows; r++) {
