@@ -68,7 +68,7 @@ struct matrix {
     template <class F> void fill(F formula, float around = POISON) {
         long long end = 0;
         for (int r = 0; r < rows; r++) end = length(r) && begin(r) + length(r) > end ? begin(r) + length(r) : end;
-        scores.assign((size_t)end, around);
+        scores.assign(end ? (size_t)end : 1, around); /* not null, even where there is nothing to read */
         for (int r = 0; r < rows; r++) {
             for (int i = 0; i < length(r); i++) scores[(size_t)(begin(r) + i)] = formula(r, i);
         }

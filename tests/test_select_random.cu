@@ -1,4 +1,4 @@
-/* test_property.cu: random problems against the oracle: shapes, lengths, windows, strides, alignments, k, routes, ties, orders, values.
+/* test_select_random.cu: random problems against the oracle: shapes, lengths, windows, strides, alignments, k, routes, ties, orders, values.
  *
  *   TOPKIT_TEST_SEED=n     another sequence of problems (1 by default); printed with each failure
  *   TOPKIT_TEST_CASES=n    how many
