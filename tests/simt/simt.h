@@ -7,7 +7,8 @@
  *   }
  *
  * An error in device code (a deadlock, a wrong mask, a write past shared memory ...) is printed to stderr and added to the list of
- * failures; the launch is abandoned where it stands and returns cudaErrorLaunchFailure. Nothing is thrown and no test macro runs inside a kernel.
+ * failures; the launch is abandoned where it stands and returns cudaErrorLaunchFailure. Nothing is thrown, and no test macro runs
+ * inside a kernel.
  *
  * Environment, read once at the first use: SIMT_SCHEDULE=forward|reverse|random, SIMT_SEED=n, SIMT_BLOCKS=n, SIMT_PREEMPT=p.
  * The executor is used from one host thread.

@@ -32,7 +32,7 @@ static int shuffle_source(simt_op op, int lane, int argument, int width)
     case SIMT_SHFL: return first + (argument & (width - 1));
     case SIMT_SHFL_UP: source = (unsigned)argument > (unsigned)(lane - first) ? lane : lane - argument; break;
     case SIMT_SHFL_DOWN: source = (unsigned)argument > (unsigned)(last - lane) ? lane : lane + argument; break;
-    case SIMT_SHFL_XOR: source = (lane ^ argument) > last ? lane : lane ^ argument; break; /* may read an earlier segment, as the hardware */
+    case SIMT_SHFL_XOR: source = (lane ^ argument) > last ? lane : lane ^ argument; break; /* an earlier segment may be read, in CUDA too */
     default: break;
     }
     return source & 31;
@@ -218,8 +218,8 @@ static int arrive(unsigned id, unsigned threads, simt_barrier_kind kind, int pre
         b->kind = kind;
         b->where = where;
     } else if (b->expected != threads) {
-        simt_fail(where, "barrier %u for %u threads (0: all), but %s:%d has arrived at it for %u", id, threads, b->where.file, b->where.line,
-                  b->expected);
+        simt_fail(where, "barrier %u for %u threads (0: all), but %s:%d has arrived at it for %u", id, threads, b->where.file,
+                  b->where.line, b->expected);
     } else if (id == 0 && threads == 0 && (b->kind != kind || !same_site(b->where, where))) {
         simt_fail(where, "__syncthreads in divergent code: others of the block arrived at %s:%d", b->where.file, b->where.line);
     }

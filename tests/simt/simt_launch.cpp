@@ -58,8 +58,8 @@ static void close_arena(block *b)
         const simt_position *at = &b->threads[0].at;
         unsigned x = at->block_idx.x, y = at->block_idx.y, z = at->block_idx.z;
         if ((unsigned char)b->arena[simt.shared + i] != 0xc3) {
-            return simt_fail({"", 0}, "block (%u,%u,%u) wrote past its %u bytes of dynamic shared memory, at offset %u", x, y, z, simt.shared,
-                             simt.shared + i);
+            return simt_fail({"", 0}, "block (%u,%u,%u) wrote past its %u bytes of dynamic shared memory, at offset %u", x, y, z,
+                             simt.shared, simt.shared + i);
         }
         if ((unsigned char)b->memory[SIMT_GUARD - 1 - i] != 0xc3) {
             return simt_fail({"", 0}, "block (%u,%u,%u) wrote %d bytes before its dynamic shared memory", x, y, z, i + 1);

@@ -38,8 +38,8 @@ void simt_report(thread *t, site where, const char *format, va_list arguments)
     int used = 0;
     if (t) {
         uint3 b = t->at.block_idx, i = t->at.thread_idx;
-        used = snprintf(text, sizeof text, "block (%u,%u,%u) thread (%u,%u,%u), warp %u lane %u", b.x, b.y, b.z, i.x, i.y, i.z, t->index / 32,
-                        t->lane);
+        used = snprintf(text, sizeof text, "block (%u,%u,%u) thread (%u,%u,%u), warp %u lane %u", b.x, b.y, b.z, i.x, i.y, i.z,
+                        t->index / 32, t->lane);
         if (where.line) used += snprintf(text + used, sizeof text - (size_t)used, ", at %s:%d", where.file, where.line);
         used += snprintf(text + used, sizeof text - (size_t)used, ": ");
     }
@@ -92,7 +92,8 @@ void simt_report_waiting(const char *what)
                 return add(text);
             }
             uint3 at = t->at.block_idx;
-            used += snprintf(text + used, sizeof text - (size_t)used, "\n    block (%u,%u,%u) threads %u-%u ", at.x, at.y, at.z, i, last - 1);
+            used += snprintf(text + used, sizeof text - (size_t)used, "\n    block (%u,%u,%u) threads %u-%u ", at.x, at.y, at.z, i,
+                             last - 1);
             used += describe(text + used, sizeof text - (size_t)used, t);
             used += snprintf(text + used, sizeof text - (size_t)used, ", %s:%d", t->where.file, t->where.line);
         }

@@ -128,7 +128,8 @@ static bool read_config(const cudaLaunchConfig_t *config, simt_launch_shape *sha
     for (unsigned i = 0; i < config->numAttrs; ++i) {
         const cudaLaunchAttribute *a = &config->attrs[i];
         if (a->id == cudaLaunchAttributeCooperative) shape->cooperative = a->val.cooperative != 0;
-        if (a->id == cudaLaunchAttributeClusterDimension) shape->cluster = dim3(a->val.clusterDim.x, a->val.clusterDim.y, a->val.clusterDim.z);
+        simt_cluster_dimension c = a->val.clusterDim;
+        if (a->id == cudaLaunchAttributeClusterDimension) shape->cluster = dim3(c.x, c.y, c.z);
     }
     dim3 g = shape->grid, b = shape->threads, c = shape->cluster;
     if (!g.x || !g.y || !g.z || g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535) return false;
