@@ -6,8 +6,8 @@
  *   t.check(2048);                                                  EXACT, and EXACT+LOW under lowest-index ties, everywhere
  *
  * Around each launch: outputs hold 0x7f7f7f7f before it, guard words stand around outputs and workspace, the workspace is zeroed when it is
- * allocated and never again, and the matrix ends with its allocation. A route that topkit_make_plan refuses (TOPKIT_ERROR_OPTION: not in
- * this build; TOPKIT_ERROR_K) is passed over; AUTO must always do. On the executor each launch takes the next schedule in turn and only
+ * allocated and never again, and the matrix ends with its allocation. A route that topkit_make_plan refuses (not in this build, not for
+ * this k, not on this device) is passed over; AUTO and ROW must always do. On the executor each launch takes the next schedule in turn and only
  * some of the combinations are run: a failure says which.
  */
 #ifndef TOPKIT_TESTS_SELECT_CASE_H
@@ -185,7 +185,7 @@ struct trial {
         size_t need = 0;
         now = params(k, how);
         const int status = topkit_select_workspace(&now, &need);
-        if (how.route != TOPKIT_ROUTE_AUTO && (status == TOPKIT_ERROR_OPTION || status == TOPKIT_ERROR_K)) return false;
+        if (how.route > TOPKIT_ROUTE_ROW && (status == TOPKIT_ERROR_OPTION || status == TOPKIT_ERROR_K || status == TOPKIT_ERROR_DEVICE)) return false;
         REQUIRE(status == TOPKIT_OK);
         const long long is = index_stride ? index_stride : k, vs = value_stride ? value_stride : k;
         provide(&indices, m.rows && k ? (size_t)((m.rows - 1) * is + k) * 4 : 0);

@@ -1,0 +1,169 @@
+/* test_plan.cpp: topkit_make_plan as a pure function: a grid of shapes and devices, and what holds for every plan of it.
+ */
+#include <catch2/catch.hpp>
+
+#include "plan.h"
+
+#include <cstring>
+
+struct device {
+    const char *name;
+    topkit_device_facts facts;
+};
+
+static const device DEVICES[] = {
+    {"A100", {80, 108, 166912, 167936, 2048}}, {"RTX 3090", {86, 82, 101376, 102400, 1536}}, {"RTX 4090", {89, 128, 101376, 102400, 1536}},
+    {"H200", {90, 132, 232448, 233472, 2048}}, {"one slice of it", {90, 16, 232448, 233472, 2048}},
+    {"one multiprocessor", {90, 1, 232448, 233472, 2048}}, {"B200", {100, 148, 232448, 233472, 2048}},
+    {"RTX 5090", {120, 170, 101376, 102400, 1536}}, {"executor", {90, 4, 232448, 233472, 2048}},
+};
+
+static const int ROWS[] = {1, 2, 3, 31, 131, 132, 133, 264, 265, 4096, 70001, 1 << 20, 2147483647};
+static const int LENGTHS[] = {0, 1, 64, 512, 2047, 8192, 8193, 49151, 49152, 131072, 1 << 20, 1 << 24, TOPKIT_MAX_LENGTH};
+static const int KS[] = {1, 2, 31, 512, 705, 2048, 2049, 4095, 4096};
+static const int ROUTES[] = {TOPKIT_ROUTE_AUTO, TOPKIT_ROUTE_ROW, TOPKIT_ROUTE_PIPELINED, TOPKIT_ROUTE_SPLIT, TOPKIT_ROUTE_DIRECT};
+static const int ORDERS[] = {TOPKIT_ORDER_NONE, TOPKIT_ORDER_INDEX, TOPKIT_ORDER_SCORE};
+
+template <class F> static void for_each_shape(F visit) {
+    for (int rows : ROWS) {
+        for (int length : LENGTHS) {
+            for (int k : KS) {
+                for (int order : ORDERS) visit(rows, length, k, order);
+            }
+        }
+    }
+}
+
+static topkit_plan plan_filled_with(int byte) {
+    topkit_plan plan;
+    memset(&plan, byte, sizeof plan);
+    return plan;
+}
+
+static bool same(const topkit_plan &a, const topkit_plan &b) {
+    return a.route == b.route && a.blocks == b.blocks && a.threads == b.threads && a.capacity == b.capacity && a.shared_bytes == b.shared_bytes &&
+           a.workspace_bytes == b.workspace_bytes;
+}
+
+/* What is wrong with a plan, or null. */
+static const char *plan_fault(const topkit_plan &p, int rows, int k, int route, const topkit_device_facts &d) {
+    if (p.route < TOPKIT_ROUTE_ROW || p.route > TOPKIT_ROUTE_DIRECT) return "no route";
+    if (route != TOPKIT_ROUTE_AUTO && p.route != route) return "not the route that was asked for";
+    if (p.blocks < 1) return "no blocks";
+    if (p.threads < 32 || p.threads > 1024 || p.threads % 32) return "threads";
+    if (p.shared_bytes < 0 || p.shared_bytes > d.shared_per_block) return "more shared memory than a block may have";
+    if (p.threads > d.threads_per_sm) return "more threads than a multiprocessor has";
+    if (p.route == TOPKIT_ROUTE_ROW || p.route == TOPKIT_ROUTE_PIPELINED) {
+        const int each = (p.blocks + d.sm_count - 1) / d.sm_count; /* persistent blocks, all resident at once */
+        if (p.blocks > rows) return "more persistent blocks than rows";
+        if (each * (p.shared_bytes + 1024) > d.shared_per_sm || each * p.threads > d.threads_per_sm) return "more blocks than fit at once";
+        if (p.capacity < k + 512) return "a buffer that a compaction may not make room in";
+        if (p.workspace_bytes > 65536 + 4 * (size_t)rows) return "workspace above 64 KB and 4 bytes a row";
+    }
+    return nullptr;
+}
+
+TEST_CASE("Every plan can be launched on its device") {
+    for (const device &d : DEVICES) {
+        for (int route : ROUTES) {
+            for_each_shape([&](int rows, int length, int k, int order) {
+                topkit_plan plan = plan_filled_with(0x11), again = plan_filled_with(0xee), untouched = plan_filled_with(0x11);
+                const int status = topkit_make_plan(rows, length, k, order, route, &d.facts, &plan);
+                const int status_again = topkit_make_plan(rows, length, k, order, route, &d.facts, &again);
+                const char *fault = nullptr;
+                if (status != status_again) fault = "another status at the second call";
+                else if (status == TOPKIT_OK) fault = same(plan, again) ? plan_fault(plan, rows, k, route, d.facts) : "another plan at the second call";
+                else if (memcmp(&plan, &untouched, sizeof plan) != 0) fault = "written in spite of an error";
+                if (fault) FAIL(d.name << ", route " << route << ", rows " << rows << ", length " << length << ", k " << k << ", order " << order << ": " << fault);
+            });
+        }
+    }
+}
+
+TEST_CASE("AUTO has a plan for every shape on every supported device") {
+    for (const device &d : DEVICES) {
+        for_each_shape([&](int rows, int length, int k, int order) {
+            topkit_plan plan;
+            if (k > 2048) return; /* what every device has room for */
+            const int status = topkit_make_plan(rows, length, k, order, TOPKIT_ROUTE_AUTO, &d.facts, &plan);
+            if (status != TOPKIT_OK) FAIL(d.name << ", rows " << rows << ", length " << length << ", k " << k << ": " << topkit_status_text(status));
+        });
+    }
+}
+
+TEST_CASE("AUTO is the plan of the route that it names") {
+    for (const device &d : DEVICES) {
+        for_each_shape([&](int rows, int length, int k, int order) {
+            topkit_plan automatic, named;
+            if (topkit_make_plan(rows, length, k, order, TOPKIT_ROUTE_AUTO, &d.facts, &automatic) != TOPKIT_OK) return;
+            const int status = topkit_make_plan(rows, length, k, order, automatic.route, &d.facts, &named);
+            if (status != TOPKIT_OK || !same(automatic, named)) FAIL(d.name << ", rows " << rows << ", length " << length << ", k " << k);
+        });
+    }
+}
+
+TEST_CASE("Nothing to do is a plan without a route") {
+    for (int route : ROUTES) {
+        topkit_plan plan = plan_filled_with(0x11);
+        const int status = topkit_make_plan(0, 1000, 5, TOPKIT_ORDER_NONE, route, &DEVICES[3].facts, &plan);
+        if (status == TOPKIT_ERROR_OPTION && route != TOPKIT_ROUTE_AUTO) continue; /* a route that is not in this build */
+        REQUIRE(status == TOPKIT_OK);
+        REQUIRE(plan.route == 0);
+        REQUIRE(plan.workspace_bytes == 0);
+        plan = plan_filled_with(0x11);
+        REQUIRE(topkit_make_plan(10, 1000, 0, TOPKIT_ORDER_NONE, route, &DEVICES[3].facts, &plan) == TOPKIT_OK);
+        REQUIRE(plan.route == 0);
+        REQUIRE(plan.workspace_bytes == 0);
+    }
+}
+
+TEST_CASE("k up to 4096 on the row route, and no further") {
+    topkit_plan plan;
+    const topkit_device_facts *h200 = &DEVICES[3].facts;
+    for (int k = 1; k <= 4096; k++) REQUIRE(topkit_make_plan(10, 100000, k, TOPKIT_ORDER_SCORE, TOPKIT_ROUTE_ROW, h200, &plan) == TOPKIT_OK);
+    REQUIRE(topkit_make_plan(10, 100000, 4097, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_ROW, h200, &plan) == TOPKIT_ERROR_K);
+    REQUIRE(topkit_make_plan(10, 100000, 2147483647, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_ROW, h200, &plan) == TOPKIT_ERROR_K);
+    REQUIRE(topkit_make_plan(10, 100000, -1, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_ROW, h200, &plan) == TOPKIT_ERROR_K);
+}
+
+TEST_CASE("What a plan refuses") {
+    topkit_plan plan;
+    const topkit_device_facts good = DEVICES[3].facts;
+    REQUIRE(topkit_make_plan(1, 1, 1, 0, 0, nullptr, &plan) == TOPKIT_ERROR_POINTER);
+    REQUIRE(topkit_make_plan(1, 1, 1, 0, 0, &good, nullptr) == TOPKIT_ERROR_POINTER);
+    REQUIRE(topkit_make_plan(-1, 1, 1, 0, 0, &good, &plan) == TOPKIT_ERROR_SHAPE);
+    REQUIRE(topkit_make_plan(1, -1, 1, 0, 0, &good, &plan) == TOPKIT_ERROR_SHAPE);
+    REQUIRE(topkit_make_plan(1, TOPKIT_MAX_LENGTH, 1, 0, 0, &good, &plan) == TOPKIT_OK);
+    REQUIRE(topkit_make_plan(1, TOPKIT_MAX_LENGTH + 1, 1, 0, 0, &good, &plan) == TOPKIT_ERROR_SHAPE);
+    for (int wrong : {-1, 3, 100}) REQUIRE(topkit_make_plan(1, 1, 1, wrong, 0, &good, &plan) == TOPKIT_ERROR_OPTION);
+    for (int wrong : {-1, 5, 100}) REQUIRE(topkit_make_plan(1, 1, 1, 0, wrong, &good, &plan) == TOPKIT_ERROR_OPTION);
+}
+
+TEST_CASE("A device that lacks something is refused, whatever the route") {
+    for (int route : ROUTES) {
+        for (int lack = 0; lack < 4; lack++) {
+            topkit_device_facts d = DEVICES[3].facts;
+            topkit_plan plan;
+            if (topkit_make_plan(1000, 131072, 2048, TOPKIT_ORDER_NONE, route, &d, &plan) == TOPKIT_ERROR_OPTION) continue;
+            if (lack == 0) d.arch = 75;
+            if (lack == 1) d.sm_count = 0;
+            if (lack == 2) d.shared_per_block = d.shared_per_sm = 16384;
+            if (lack == 3) d.threads_per_sm = 32;
+            INFO("route " << route << ", lacking " << lack);
+            REQUIRE(topkit_make_plan(1000, 131072, 2048, TOPKIT_ORDER_NONE, route, &d, &plan) == TOPKIT_ERROR_DEVICE);
+        }
+    }
+}
+
+TEST_CASE("Workspace never shrinks when rows are added") {
+    for (int route : {TOPKIT_ROUTE_ROW, TOPKIT_ROUTE_PIPELINED}) {
+        size_t before = 0;
+        for (int rows : ROWS) {
+            topkit_plan plan;
+            REQUIRE(topkit_make_plan(rows, 131072, 2048, TOPKIT_ORDER_NONE, route, &DEVICES[3].facts, &plan) == TOPKIT_OK);
+            REQUIRE(plan.workspace_bytes >= before);
+            REQUIRE(plan.workspace_bytes > 0);
+            before = plan.workspace_bytes;
+        }
+    }
+}
