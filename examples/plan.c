@@ -21,6 +21,13 @@ enum {
 
 static int at_most(int a, int b) { return a < b ? a : b; }
 
+/* What the row kernel's buffer must hold at the least: k and a tile, so that a compaction makes room, and the sorter's power of two. */
+static int row_least_capacity(int k) {
+    int room = 1;
+    while (room < k) room *= 2;
+    return room > k + 512 ? room : k + 512;
+}
+
 int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan) {
     topkit_plan p = {0};
     if (!device || !plan) return TOPKIT_ERROR_POINTER;
@@ -32,8 +39,10 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
         *plan = p;
         return TOPKIT_OK;
     }
+    if (device->arch < 80 || device->sm_count < 1) return TOPKIT_ERROR_DEVICE;
     p.workspace_bytes = QUEUE_BYTES + (size_t)rows * 4;
-    const bool can_pipeline = device->arch >= 90 && device->shared_per_block >= PIPELINED_SHARED && k <= PIPELINED_MAX_K;
+    const bool can_pipeline = device->arch >= 90 && device->shared_per_block >= PIPELINED_SHARED && device->threads_per_sm >= PIPELINED_THREADS &&
+                              k <= PIPELINED_MAX_K;
     if (route == TOPKIT_ROUTE_PIPELINED && !can_pipeline) return TOPKIT_ERROR_DEVICE;
     if (route == TOPKIT_ROUTE_PIPELINED || (route == TOPKIT_ROUTE_AUTO && can_pipeline && max_length >= PIPELINED_MIN_LENGTH && rows > 2 * device->sm_count)) {
         p.route = TOPKIT_ROUTE_PIPELINED;
@@ -47,9 +56,10 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     p.route = TOPKIT_ROUTE_ROW;
     p.threads = ROW_THREADS;
     p.capacity = 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY;
+    const int fits = device->shared_per_block > ROW_FIXED_SHARED ? (device->shared_per_block - ROW_FIXED_SHARED) / 8 / 512 * 512 : 0;
+    if (p.capacity > fits) p.capacity = fits; /* a smaller buffer is compacted more often: slower, never wrong */
+    if (p.capacity < row_least_capacity(k)) return TOPKIT_ERROR_DEVICE;
     p.shared_bytes = ROW_FIXED_SHARED + p.capacity * 8;
-    if (device->arch < 80 || device->sm_count < 1 || p.shared_bytes > device->shared_per_block || ROW_THREADS > device->threads_per_sm)
-        return TOPKIT_ERROR_DEVICE;
     const int resident = at_most(at_most(device->shared_per_sm / (p.shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
     if (resident < 1) return TOPKIT_ERROR_DEVICE;
     p.blocks = at_most(rows, device->sm_count * resident);
