@@ -97,6 +97,7 @@ int main(int argc, char **argv) {
     a.order = TOPKIT_ORDER_NONE;
     a.capacity = plan.capacity;
     a.density = 128;
+    a.width = 4;
     a.index_stride = k;
     a.queue = (topkit_queue *)workspace;
     a.row_order = (int *)(a.queue + 1);

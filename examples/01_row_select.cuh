@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
         if (copied) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink(job, r));
         else topkit_job_deliver<TIES>(block, job, r, row, items, held, &s->refiner);
         if (block.thread == 0) {
-            topkit_job_count(job, row, held, recoveries, &s->collected);
+            topkit_job_count(job, row, 1, held, recoveries, &s->collected);
             topkit_collector_clear(collector);
         }
         r = s->next;

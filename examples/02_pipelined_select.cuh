@@ -9,12 +9,13 @@
  *          memory ==copies==> ring ==tiles==> scan --candidates--> buffer 0 or 1 --> service --> indices
  *             ^                                 ^                                       |
  *          producer --- row info (4) ---> service --- gate (2) -------------------------+
+ *             ^------------ rows to repeat (8) ----+
  *
  * The producer runs ahead of the scan by the whole ring, also into the next row: a load needs no threshold. Rows that have nothing
  * to scan (at most k scores) are settled by the service alone.
  *
- * A buffer that fills up is compacted by the scan warps themselves; a row whose gate was too high is collected again by the service, from
- * memory, while the scan goes on with the next row.
+ * A buffer that fills up is compacted by the scan warps themselves. A row whose gate was too high goes round once more, between other rows,
+ * with an open gate and its chunks shuffled: nobody waits for it.
  *
  *   k             1 .. TOPKIT_PIPELINED_MAX_K
  *   shared        topkit_pipelined_shared(): 227 KB, one block a multiprocessor; compute capability 9.0 (bulk copies)
@@ -31,7 +32,7 @@
 #define TOPKIT_PIPELINED_SCAN_WARPS 16
 #define TOPKIT_PIPELINED_SERVICE_WARPS 8
 #define TOPKIT_PIPELINED_THREADS ((TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_SERVICE_WARPS + 1) * 32)
-#define TOPKIT_PIPELINED_STAGES 6
+#define TOPKIT_PIPELINED_STAGES 7
 #define TOPKIT_PIPELINED_CHUNK 4096 /* scores a stage: one tile for each of 8 warps */
 #define TOPKIT_PIPELINED_READERS (TOPKIT_PIPELINED_CHUNK / TOPKIT_TILE)
 #define TOPKIT_PIPELINED_TEAMS (TOPKIT_PIPELINED_SCAN_WARPS / TOPKIT_PIPELINED_READERS) /* stages being scanned at a time */
@@ -40,13 +41,14 @@
 
 typedef struct topkit_pipelined_row {
     topkit_row row;
-    int r; /* -1: no more rows */
+    int r;    /* -1: no more rows */
+    int step; /* chunk c of the stream is chunk (c * step) mod chunks of the row: 1, or the shuffle of a repeated row */
 } topkit_pipelined_row;
 
 typedef struct topkit_pipelined_pass {
     topkit_gate gate;
     topkit_tiles tiles;
-    int r;
+    int r, step;
 } topkit_pipelined_pass;
 
 typedef struct topkit_pipelined_storage {
@@ -57,17 +59,19 @@ typedef struct topkit_pipelined_storage {
     topkit_signal claim_full[4], claim_empty[4];
     topkit_signal stage_full[TOPKIT_PIPELINED_STAGES], stage_empty[TOPKIT_PIPELINED_STAGES];
     topkit_signal ready[2], scanned[2]; /* of buffer 0 and 1 */
+    topkit_signal settled[8];             /* by turns of the passes: the service has a verdict */
+    int repeat[8];                        /* the verdict: the row to stream once more, or -1 */
     int builds;
 } topkit_pipelined_storage;
 
-/* Dynamic shared memory: stages, the service's stages of a recovery, two candidate buffers, the rest. */
+/* Dynamic shared memory: the ring, two candidate buffers, the stage of a row's edge, the rest. */
 #define TOPKIT_PIPELINED_STAGE_BYTES (TOPKIT_PIPELINED_CHUNK * 4)
 #define TOPKIT_PIPELINED_RING (TOPKIT_PIPELINED_STAGES * TOPKIT_PIPELINED_STAGE_BYTES)
-#define TOPKIT_PIPELINED_RECOVERY (TOPKIT_PIPELINED_SERVICE_WARPS * TOPKIT_TILE * 4)
+#define TOPKIT_PIPELINED_EDGE (TOPKIT_TILE * 4)
 #define TOPKIT_PIPELINED_ITEMS (TOPKIT_PIPELINED_CAPACITY * 8)
 
 static inline size_t topkit_pipelined_shared(void) {
-    return TOPKIT_PIPELINED_RING + TOPKIT_PIPELINED_RECOVERY + 2 * TOPKIT_PIPELINED_ITEMS + sizeof(topkit_pipelined_storage);
+    return TOPKIT_PIPELINED_RING + TOPKIT_PIPELINED_EDGE + 2 * TOPKIT_PIPELINED_ITEMS + sizeof(topkit_pipelined_storage);
 }
 
 static __device__ __forceinline__ int topkit_pipelined_chunks(topkit_tiles tiles) {
@@ -85,59 +89,113 @@ static __device__ __forceinline__ topkit_pipelined_place topkit_pipelined_at(uns
     return at;
 }
 
-/* [1] One thread: claims the next row (static: the block's first) and announces it to the service. */
-static __device__ topkit_pipelined_row topkit_pipelined_announce(const topkit_select_job &job, topkit_pipelined_storage *s, unsigned announced, bool ordered) {
+/* What the producer knows between two rows. */
+typedef struct topkit_pipelined_feed {
+    unsigned announced, passes, settled; /* rows announced; those of them that are streamed; passes whose verdict was read */
+    bool ordered, dry;                   /* an order is in use; the queue has no more rows */
+} topkit_pipelined_feed;
+
+#define TOPKIT_PIPELINED_END (-1)
+#define TOPKIT_PIPELINED_UNKNOWN (-2) /* announced as such, it asks the service to settle what it has: no row will come before that */
+
+/* The next row: one that has to be repeated, or the queue's next, or the end once the queue is dry and every pass is settled. With `waits`
+ * unset it may also be unknown yet: the present row must be streamed to its end before its own verdict can be waited for. */
+static __device__ topkit_pipelined_row topkit_pipelined_claim(const topkit_select_job &job, topkit_pipelined_storage *s, topkit_pipelined_feed *feed, bool waits) {
     const int workers = (int)gridDim.x;
-    int r = (int)blockIdx.x;
-    if (announced > 0) {
-        r = topkit_queue_claim(job.queue, workers);
-        if (ordered && r < job.rows) {
-            topkit_order_wait(job.queue);
-            r = job.row_order[r - workers];
+    topkit_pipelined_row next = {{job.scores, 0}, TOPKIT_PIPELINED_END, 1};
+    for (;;) {
+        while (feed->settled < feed->passes) {
+            topkit_signal *settled = &s->settled[feed->settled % 8];
+            if (feed->dry && waits) topkit_signal_wait(settled, feed->settled / 8);
+            else if (!topkit_signal_test(settled, feed->settled / 8)) break;
+            next.r = s->repeat[feed->settled++ % 8];
+            if (next.r >= 0) {
+                next.row = topkit_job_row(job, next.r);
+                next.step = topkit_tile_step(topkit_pipelined_chunks(topkit_row_tiles(next.row)));
+                return next;
+            }
         }
+        if (feed->dry) {
+            next.r = feed->settled < feed->passes ? TOPKIT_PIPELINED_UNKNOWN : TOPKIT_PIPELINED_END;
+            return next;
+        }
+        int r = (int)blockIdx.x;
+        if (feed->announced > 0) {
+            r = topkit_queue_claim(job.queue, workers);
+            if (feed->ordered && r < job.rows) {
+                topkit_order_wait(job.queue);
+                r = job.row_order[r - workers];
+            }
+        }
+        if (r < job.rows) {
+            next.r = r;
+            next.row = topkit_job_row(job, r);
+            return next;
+        }
+        feed->dry = true;
     }
-    topkit_pipelined_row row = {{job.scores, 0}, r < job.rows ? r : -1};
-    if (row.r >= 0) row.row = topkit_job_row(job, r);
-    const unsigned slot = announced % 4;
-    if (announced >= 4) topkit_signal_wait(&s->claim_empty[slot], announced / 4 - 1);
+}
+
+static __device__ void topkit_pipelined_tell(topkit_pipelined_storage *s, topkit_pipelined_feed *feed, topkit_pipelined_row row) {
+    const unsigned slot = feed->announced % 4;
+    if (feed->announced >= 4) topkit_signal_wait(&s->claim_empty[slot], feed->announced / 4 - 1);
     s->claimed[slot] = row;
     topkit_signal_arrive(&s->claim_full[slot]);
+    feed->announced++;
+}
+
+/* [1] One thread: hands the next row to the service, where it is known. */
+static __device__ topkit_pipelined_row topkit_pipelined_announce(const topkit_select_job &job, topkit_pipelined_storage *s, topkit_pipelined_feed *feed, bool waits) {
+    topkit_pipelined_row row = topkit_pipelined_claim(job, s, feed, false);
+    if (row.r == TOPKIT_PIPELINED_UNKNOWN) {
+        if (!waits) return row;
+        topkit_pipelined_tell(s, feed, row);
+        row = topkit_pipelined_claim(job, s, feed, true);
+    }
+    if (row.r >= 0 && !topkit_job_copies(job, row.row)) feed->passes++;
+    topkit_pipelined_tell(s, feed, row);
     return row;
 }
 
 /* [1] One thread: streams row after row through the ring. A row's successor is announced in time for its sample, and not sooner, so that
  * no block sits on a row that another could begin. */
 static __device__ void topkit_pipelined_produce(const topkit_select_job &job, topkit_pipelined_storage *s, unsigned char *ring, bool ordered) {
-    unsigned announced = 0, sent = 0;
-    topkit_pipelined_row next = topkit_pipelined_announce(job, s, announced++, ordered);
+    topkit_pipelined_feed feed = {0, 0, 0, ordered, false};
+    unsigned sent = 0;
+    topkit_pipelined_row next = topkit_pipelined_announce(job, s, &feed, true);
     while (next.r >= 0) {
         const topkit_tiles tiles = topkit_row_tiles(next.row);
-        const int chunks = topkit_job_copies(job, next.row) ? 0 : topkit_pipelined_chunks(tiles);
+        const int chunks = topkit_job_copies(job, next.row) ? 0 : topkit_pipelined_chunks(tiles), step = next.step;
         const float *body = tiles.scores + tiles.head;
-        bool alone = true; /* the successor is not announced yet */
-        for (int c = 0; c < chunks || alone; c++) {
-            if (alone && chunks - c <= TOPKIT_PIPELINED_AHEAD) {
-                next = topkit_pipelined_announce(job, s, announced++, ordered);
-                alone = false;
-            }
+        next.r = TOPKIT_PIPELINED_UNKNOWN;
+        for (int c = 0; c < chunks || next.r == TOPKIT_PIPELINED_UNKNOWN; c++) {
+            if (next.r == TOPKIT_PIPELINED_UNKNOWN && chunks - c <= TOPKIT_PIPELINED_AHEAD)
+                next = topkit_pipelined_announce(job, s, &feed, c >= chunks);
             if (c < chunks) {
                 const topkit_pipelined_place at = topkit_pipelined_at(sent++);
-                const int left = tiles.vectors * 16 - c * TOPKIT_PIPELINED_STAGE_BYTES;
+                const int chunk = step == 1 ? c : (int)((long long)c * step % chunks);
+                const long long left = (long long)tiles.vectors * 16 - (long long)chunk * TOPKIT_PIPELINED_STAGE_BYTES;
                 const unsigned bytes = (unsigned)(left < TOPKIT_PIPELINED_STAGE_BYTES ? left : TOPKIT_PIPELINED_STAGE_BYTES);
                 if (at.use > 0) topkit_signal_wait(&s->stage_empty[at.stage], at.use - 1);
                 topkit_mbarrier_arrive_expect(&s->stage_full[at.stage].bits, bytes);
-                topkit_bulk_copy(ring + at.stage * TOPKIT_PIPELINED_STAGE_BYTES, body + (long long)c * TOPKIT_PIPELINED_CHUNK, bytes,
+                topkit_bulk_copy(ring + at.stage * TOPKIT_PIPELINED_STAGE_BYTES, body + (long long)chunk * TOPKIT_PIPELINED_CHUNK, bytes,
                                  &s->stage_full[at.stage].bits);
             }
         }
     }
 }
 
+static __device__ __forceinline__ topkit_collector topkit_pipelined_buffer(topkit_pipelined_storage *s, topkit_candidate *items, float *stage, unsigned b) {
+    topkit_collector c = {items + b * TOPKIT_PIPELINED_CAPACITY, TOPKIT_PIPELINED_CAPACITY, stage, &s->collected[b]};
+    return c;
+}
+
 /* Waits for a stage. False: the buffer is full and the other scan warps wait for this one to compact; a warp that only waited for its
  * stage would wait for ever, since the stages that they hold are what the producer waits for. */
 static __device__ __forceinline__ bool topkit_pipelined_wait(topkit_signal *full, unsigned use, topkit_collector c) {
-    while (!topkit_signal_test(full, use)) {
-        if (*(volatile unsigned *)&c.state->count > (unsigned)c.capacity) return false;
+    /* By vote: lanes of a warp may see the stage, or the count, at different times, and must not part over it. */
+    while (!__all_sync(TOPKIT_FULL_MASK, topkit_signal_test(full, use))) {
+        if (__any_sync(TOPKIT_FULL_MASK, *(volatile unsigned *)&c.state->count > (unsigned)c.capacity)) return false;
         topkit_relax();
     }
     return true;
@@ -153,17 +211,19 @@ static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select
     for (unsigned pass = 0;; pass++) {
         const unsigned b = pass & 1;
         topkit_signal_wait(&s->ready[b], pass / 2);
-        if (s->pass[b].r < 0) return;
+        if (s->pass[b].r == TOPKIT_PIPELINED_END) return;
         const topkit_tiles tiles = s->pass[b].tiles;
-        const topkit_collector c = {items + b * TOPKIT_PIPELINED_CAPACITY, TOPKIT_PIPELINED_CAPACITY, nullptr, &s->collected[b]};
-        const unsigned end = begin + (unsigned)topkit_pipelined_chunks(tiles);
+        const topkit_collector c = topkit_pipelined_buffer(s, items, nullptr, b); /* the stage is the ring's own */
+        const int chunks = topkit_pipelined_chunks(tiles), step = s->pass[b].step;
+        const unsigned end = begin + (unsigned)chunks;
         topkit_gate gate = s->pass[b].gate;
         unsigned chunk = begin + (TOPKIT_PIPELINED_TEAMS + team - begin % TOPKIT_PIPELINED_TEAMS) % TOPKIT_PIPELINED_TEAMS;
         for (;;) {
             for (; chunk < end; chunk += TOPKIT_PIPELINED_TEAMS) {
                 const topkit_pipelined_place at = topkit_pipelined_at(chunk);
                 const float *stage = (const float *)(ring + at.stage * TOPKIT_PIPELINED_STAGE_BYTES) + reader * TOPKIT_TILE;
-                const int n = (int)((chunk - begin) * TOPKIT_PIPELINED_READERS + reader); /* tile of the row */
+                const int nth = (int)(chunk - begin);
+                const int n = (step == 1 ? nth : (int)((long long)nth * step % chunks)) * TOPKIT_PIPELINED_READERS + (int)reader; /* tile of the row */
                 topkit_tile tile;
                 if (!topkit_pipelined_wait(&s->stage_full[at.stage], at.use, c)) break;
                 topkit_tile_load_from((const float4 *)stage, tiles.vectors - n * TOPKIT_TILE_VECTORS, tiles.head + n * TOPKIT_TILE, false, lane, &tile);
@@ -187,7 +247,7 @@ static __device__ __forceinline__ void topkit_pipelined_open(topkit_group servic
                                                              topkit_pipelined_row row, topkit_collector c, topkit_pipelined_pass *pass) {
     topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
     const topkit_tiles tiles = topkit_row_tiles(row.row);
-    if (topkit_job_samples(job, row.row)) {
+    if (row.step == 1 && topkit_job_samples(job, row.row)) { /* a repeated row is collected whole */
         const topkit_sampling sampling = topkit_job_sampling(job, row.row, row.r, TOPKIT_PIPELINED_SAMPLE);
         float *sample = (float *)c.items; /* free until the first append */
         topkit_sample(service, sampling, sample);
@@ -199,6 +259,7 @@ static __device__ __forceinline__ void topkit_pipelined_open(topkit_group servic
         pass->gate = gate;
         pass->tiles = tiles;
         pass->r = row.r;
+        pass->step = row.step;
         topkit_collector_clear(c);
     }
     if (topkit_warp_rank(service) == 0 && topkit_tiles_have_edge(tiles)) {
@@ -210,28 +271,18 @@ static __device__ __forceinline__ void topkit_pipelined_open(topkit_group servic
     topkit_group_sync(service);
 }
 
-/* [5] [6] [7] */
+/* [5] [6] [7] The verdict on a pass: -1, or the row that has to go round again. */
 template <int TIES>
-static __device__ __forceinline__ void topkit_pipelined_finish(topkit_group service, const topkit_select_job &job, topkit_pipelined_storage *s,
-                                                               topkit_pipelined_row row, topkit_collector c) {
-    const int wanted = row.row.length < job.k ? row.row.length : job.k;
-    int held = topkit_collector_held(c), recoveries = 0;
-    if (held < wanted) {
-        recoveries = 1;
-        topkit_group_sync(service);
-        if (service.thread == 0) {
-            c.state->dropped += (unsigned)held;
-            topkit_collector_clear(c);
-        }
-        topkit_group_sync(service);
-        held = topkit_scan<TIES>(service, row.row, wanted, topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT), TOPKIT_SHUFFLED, c, &s->service);
-    }
-    topkit_job_deliver<TIES>(service, job, row.r, row.row, c.items, held, &s->service);
-    if (service.thread == 0) topkit_job_count(job, row.row, held, recoveries, c.state);
+static __device__ __forceinline__ int topkit_pipelined_finish(topkit_group service, const topkit_select_job &job, topkit_pipelined_storage *s,
+                                                              topkit_pipelined_row row, topkit_collector c) {
+    const int wanted = row.row.length < job.k ? row.row.length : job.k, held = topkit_collector_held(c);
+    if (held >= wanted) topkit_job_deliver<TIES>(service, job, row.r, row.row, c.items, held, &s->service);
+    if (service.thread == 0) topkit_job_count(job, row.row, held >= wanted, held, held < wanted, c.state);
+    return held >= wanted ? -1 : row.r;
 }
 
 template <int TIES>
-static __device__ __forceinline__ void topkit_pipelined_serve(const topkit_select_job &job, topkit_pipelined_storage *s, float *stages, topkit_candidate *items, bool ordered) {
+static __device__ __forceinline__ void topkit_pipelined_serve(const topkit_select_job &job, topkit_pipelined_storage *s, float *edge, topkit_candidate *items, bool ordered) {
     const topkit_group service = topkit_group_warps(TOPKIT_PIPELINED_SCAN_WARPS, TOPKIT_PIPELINED_SERVICE_WARPS, 2);
     if (ordered) {
         if (service.thread == 0) s->builds = topkit_order_begin(job.queue);
@@ -241,7 +292,7 @@ static __device__ __forceinline__ void topkit_pipelined_serve(const topkit_selec
             if (service.thread == 0) topkit_order_publish(job.queue);
         }
     }
-    topkit_pipelined_row before = {{job.scores, 0}, -1};
+    topkit_pipelined_row before = {{job.scores, 0}, -1, 1};
     unsigned pass = 0;
     for (unsigned taken = 0;; taken++) {
         topkit_signal_wait(&s->claim_full[taken % 4], taken / 4);
@@ -253,19 +304,23 @@ static __device__ __forceinline__ void topkit_pipelined_serve(const topkit_selec
             continue;
         }
         const unsigned b = pass & 1;
-        const topkit_collector present = {items + b * TOPKIT_PIPELINED_CAPACITY, TOPKIT_PIPELINED_CAPACITY,
-                                          stages + topkit_warp_rank(service) * TOPKIT_TILE, &s->collected[b]};
-        if (row.r >= 0) topkit_pipelined_open<TIES>(service, job, s, row, present, &s->pass[b]);
-        else if (service.thread == 0) s->pass[b].r = -1;
-        if (service.thread == 0) topkit_signal_arrive(&s->ready[b]);
-        if (before.r >= 0) {
-            const topkit_collector other = {items + (b ^ 1) * TOPKIT_PIPELINED_CAPACITY, TOPKIT_PIPELINED_CAPACITY, present.stage, &s->collected[b ^ 1]};
-            topkit_signal_wait(&s->scanned[b ^ 1], (pass - 1) / 2);
-            topkit_pipelined_finish<TIES>(service, job, s, before, other);
+        if (row.r != TOPKIT_PIPELINED_UNKNOWN) {
+            const topkit_collector c = topkit_pipelined_buffer(s, items, edge, b);
+            if (row.r >= 0) topkit_pipelined_open<TIES>(service, job, s, row, c, &s->pass[b]);
+            else if (service.thread == 0) s->pass[b].r = row.r;
+            if (service.thread == 0) topkit_signal_arrive(&s->ready[b]);
         }
-        if (row.r < 0) break;
+        if (before.r >= 0) {
+            topkit_signal_wait(&s->scanned[b ^ 1], (pass - 1) / 2);
+            const int repeat = topkit_pipelined_finish<TIES>(service, job, s, before, topkit_pipelined_buffer(s, items, edge, b ^ 1));
+            if (service.thread == 0) {
+                s->repeat[(pass - 1) % 8] = repeat;
+                topkit_signal_arrive(&s->settled[(pass - 1) % 8]);
+            }
+        }
+        if (row.r == TOPKIT_PIPELINED_END) break;
         before = row;
-        pass++;
+        pass += row.r >= 0;
     }
     /* Here and not in the producer: a block whose producer is done may not even have asked yet who builds the order. */
     if (service.thread == 0) topkit_queue_leave(job.queue, (int)gridDim.x);
@@ -277,8 +332,8 @@ static __global__ void __launch_bounds__(TOPKIT_PIPELINED_THREADS, 1) topkit_pip
 #if TOPKIT_HAS_BULK_COPY
     TOPKIT_SHARED(memory);
     unsigned char *ring = memory;
-    float *stages = (float *)(ring + TOPKIT_PIPELINED_RING); /* (service warps x 512) */
-    topkit_candidate *items = (topkit_candidate *)((unsigned char *)stages + TOPKIT_PIPELINED_RECOVERY); /* (2 x capacity) */
+    float *edge = (float *)(ring + TOPKIT_PIPELINED_RING); /* (512) */
+    topkit_candidate *items = (topkit_candidate *)(edge + TOPKIT_TILE); /* (2 x capacity) */
     topkit_pipelined_storage *s = (topkit_pipelined_storage *)(items + 2 * TOPKIT_PIPELINED_CAPACITY);
     const topkit_group block = topkit_group_block();
     const bool ordered = job.lengths && job.rows > (int)gridDim.x;
@@ -294,6 +349,7 @@ static __global__ void __launch_bounds__(TOPKIT_PIPELINED_THREADS, 1) topkit_pip
             topkit_signal_init(&s->stage_full[i], 1);
             topkit_signal_init(&s->stage_empty[i], TOPKIT_PIPELINED_READERS);
         }
+        for (int i = 0; i < 8; i++) topkit_signal_init(&s->settled[i], 1);
         for (int b = 0; b < 2; b++) {
             topkit_signal_init(&s->ready[b], 1);
             topkit_signal_init(&s->scanned[b], TOPKIT_PIPELINED_SCAN_WARPS);
@@ -303,7 +359,7 @@ static __global__ void __launch_bounds__(TOPKIT_PIPELINED_THREADS, 1) topkit_pip
     topkit_group_sync(block);
     const unsigned warp = topkit_warp_rank(block);
     if (warp < TOPKIT_PIPELINED_SCAN_WARPS) topkit_pipelined_scan<TIES>(job, s, ring, items);
-    else if (warp < TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_SERVICE_WARPS) topkit_pipelined_serve<TIES>(job, s, stages, items, ordered);
+    else if (warp < TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_SERVICE_WARPS) topkit_pipelined_serve<TIES>(job, s, edge, items, ordered);
     else if (topkit_lane(block) == 0) topkit_pipelined_produce(job, s, ring, ordered);
 #endif
 }

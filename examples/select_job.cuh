@@ -11,7 +11,6 @@
 
 #define TOPKIT_JOB_FN static __device__ __forceinline__ __attribute__((unused))
 
-#define TOPKIT_JOB_VECTOR 4    /* samples in one vector */
 #define TOPKIT_JOB_MIN_RANK 24 /* fewer samples above the threshold would make it a gamble */
 
 typedef struct topkit_select_job {
@@ -20,7 +19,7 @@ typedef struct topkit_select_job {
     const int *starts, *lengths; /* (rows) or null */
     int rows, max_length, k, order;
     int capacity; /* candidates that a buffer holds */
-    int density;  /* scores for one sample, where there is room for so many */
+    int density, width; /* sampler: scores for one sample, where there is room for so many; samples in one vector */
     int *indices;
     long long index_stride;
     float *values; /* or null */
@@ -39,10 +38,10 @@ TOPKIT_JOB_FN bool topkit_job_samples(const topkit_select_job &job, topkit_row r
 
 /* One score in `density`, or as many as `room` samples allow. */
 TOPKIT_JOB_FN topkit_sampling topkit_job_sampling(const topkit_select_job &job, topkit_row row, int r, int room) {
-    const int vectors = room / TOPKIT_JOB_VECTOR;
-    int stride = job.density * TOPKIT_JOB_VECTOR;
-    if (row.length / stride >= vectors) stride = (row.length / vectors / TOPKIT_JOB_VECTOR + 1) * TOPKIT_JOB_VECTOR;
-    return topkit_sample_plan(row, stride, TOPKIT_JOB_VECTOR, (unsigned)r);
+    const int vectors = room / job.width;
+    int stride = job.density * job.width;
+    if (row.length / stride >= vectors) stride = (row.length / vectors / job.width + 1) * job.width;
+    return topkit_sample_plan(row, stride, job.width, (unsigned)r);
 }
 
 /* The rank to ask a sample of `count` for: 2k scores of the row, or half-way from k to the capacity where that is less. */
@@ -80,10 +79,11 @@ TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &j
     topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);
 }
 
-/* Adds a finished row to the statistics and zeroes the collector's own. One thread. */
-TOPKIT_JOB_FN void topkit_job_count(const topkit_select_job &job, topkit_row row, int held, int recoveries, topkit_collector_state *state) {
+/* Adds a pass over a row to the statistics, and the row where it is done with it; zeroes the collector's own. One thread. */
+TOPKIT_JOB_FN void topkit_job_count(const topkit_select_job &job, topkit_row row, int finished, int held, int recoveries,
+                                    topkit_collector_state *state) {
     if (job.stats && row.length > job.k) {
-        atomicAdd(&job.stats->rows, 1ull);
+        atomicAdd(&job.stats->rows, (unsigned long long)finished);
         atomicAdd(&job.stats->admitted, (unsigned long long)((unsigned)held + state->dropped));
         atomicAdd(&job.stats->compactions, (unsigned long long)state->compactions);
         atomicAdd(&job.stats->recoveries, (unsigned long long)recoveries);

@@ -14,7 +14,7 @@
  * capacity >= k + TOPKIT_TILE: a compacted buffer must have room for a warp's append, or the scan could not go on.
  *
  * Worked numbers: capacity 1024, k = 2, scores 0, 1, .. 2047 ascending, an open gate, one warp: tiles 0 and 1 fill the buffer, tile 2
- * finds no room (count 1536, stored 1024); compaction keeps 1022 and 1023 and the gate asks for more than 1023.0.
+ * finds no room (count 1536, stored 1024); compaction keeps 1022 and 1023 and the gate asks for more than 1022.0.
  *
  * Source: the warp scan of hit masks won over one atomic a candidate and over per-thread segments (docs/performance.md).
  */
@@ -131,7 +131,7 @@ enum { TOPKIT_ASCENDING = 0, TOPKIT_SHUFFLED = 1 };
 
 /* Scans a row with a group: loads its tiles, appends what the gate admits, compacts as often as needed. The buffer must be clear and
  * synced. Returns how many candidates are held: fewer than min(k, length) only where the gate was too high for the row. SHUFFLED visits
- * the tiles in an order under which no monotone row compacts more than a few times. */
+ * the tiles in an order under which no monotone row compacts more than a few times while the warps keep about one pace. */
 template <int TIES>
 TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gate, int visit, topkit_collector c, topkit_refiner_storage *r) {
     const topkit_tiles tiles = topkit_row_tiles(row);

@@ -215,11 +215,13 @@ TOPKIT_FN void topkit_mbarrier_arrive_expect(unsigned long long *bar, unsigned b
 #endif
 }
 
-/* One thread copies `bytes` (a multiple of 16, both sides 16-byte aligned) from global to shared memory through the copy engine. */
+/* One thread copies `bytes` (a multiple of 16, both sides 16-byte aligned) from global to shared memory through the copy engine. What is
+ * read once asks L2 to drop it first: it leaves room there for what will be read again, such as sampled sectors. */
 TOPKIT_FN void topkit_bulk_copy(void *shared, const void *global, unsigned bytes, unsigned long long *bar) {
 #if TOPKIT_PTX
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(topkit_shared_address(shared)),
-                 "l"(global), "r"(bytes), "r"(topkit_shared_address(bar)) : "memory");
+    asm volatile("{ .reg .b64 once; createpolicy.fractional.L2::evict_first.b64 once, 1.0;"
+                 " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], once; }" ::"r"(
+                     topkit_shared_address(shared)), "l"(global), "r"(bytes), "r"(topkit_shared_address(bar)) : "memory");
 #elif defined(TOPKIT_SIMT)
     simt_bulk_copy(shared, global, bytes, bar);
 #endif

@@ -1,12 +1,12 @@
 /* topkit/sampler.cuh: a systematic sample of a row, for the threshold proposer.
  *
  * Vector j of a sample is the `width` scores from head + phase + j*stride. The phase is drawn from a seed, so that a row whose values
- * repeat with the stride can not fool every launch alike. Width 1 costs a 32-byte sector of memory a score; 4 and 8 use half or all of
- * the sector, but scores of one vector are often alike: they count for less than as many single ones. Sampling only proposes:
- * nothing here can change an answer.
+ * repeat with the stride can not fool every launch alike. Memory moves sectors of 32 bytes, and DRAM bursts of 64: width 1 wastes most of
+ * what it moves, 8 or 16 nothing, but scores of one vector are often alike and count for less than as many single ones. Sampling only
+ * proposes: nothing here can change an answer.
  *
  *   scope         group
- *   storage       `count` floats of caller's shared (or global) memory, 16-byte aligned for width 4 and 8
+ *   storage       `count` floats of caller's shared (or global) memory, 16-byte aligned unless the width is 1
  *   sync          no barrier. Direct: sync the group before reading. Asynchronous: each thread waits, then sync the group
  *   determinism   the same seed gives the same sample
  *   cost          count / width sectors of memory
@@ -25,7 +25,7 @@
 typedef struct topkit_sampling {
     const float *first; /* first sampled score */
     int stride;         /* scores from one vector to the next, a multiple of width */
-    int width;          /* scores a vector: 1, 4 or 8 */
+    int width;          /* scores a vector: 1, or a multiple of 4 */
     int vectors;        /* vectors in the sample */
 } topkit_sampling;
 
@@ -41,7 +41,7 @@ TOPKIT_FN topkit_sampling topkit_sample_plan(topkit_row row, int stride, int wid
     const int head = width == 1 ? 0 : topkit_row_tiles(row).head;
     const int phase = width * (int)(topkit_hash(seed) % (unsigned)(stride / width));
     const long long last = (long long)row.length - head - phase - width; /* the furthest that a vector may begin behind the first */
-    TOPKIT_ASSERT((width == 1 || width == 4 || width == 8) && stride >= width && stride % width == 0);
+    TOPKIT_ASSERT((width == 1 || (width > 0 && width % 4 == 0)) && stride >= width && stride % width == 0);
     s.first = row.scores + head + (last < 0 ? 0 : phase);
     s.stride = stride;
     s.width = width;
