@@ -3,8 +3,8 @@
 
     python3 bench/merge.py bench/results/h200.json run.json...
 
-A new result replaces the old one of the same kernel, suite, shape, input and lengths. What is said of the machine comes from the last
-run named; every result keeps the commit it was measured at. Runs on another kind of machine are refused: their times do not mix.
+A new result replaces the old one of the same kernel, suite, shape, input and lengths. What is said of the machine comes from the last run
+named that says it; every result keeps the commit it was measured at. Runs on another kind of machine are refused: times do not mix.
 """
 import json
 import os
@@ -19,9 +19,7 @@ def merge(into, run):
         raise SystemExit(f"merge.py: results of {run['machine']} do not belong to those of {into['machine']}")
     results = {tuple(r[k] for k in KEY): r for r in (into or {}).get("results", [])}
     results.update({tuple(r[k] for k in KEY): r for r in run["results"]})
-    merged = {key: value for key, value in run.items() if key != "results"}
-    merged["results"] = list(results.values())
-    return merged
+    return {**(into or {}), **run, "results": list(results.values())}
 
 
 def write(path, data):
