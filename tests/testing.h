@@ -127,7 +127,7 @@ public:
     }
 
 private:
-    static const unsigned char GUARD = 0xc3;
+    static constexpr unsigned char GUARD = 0xc3;
     unsigned char *base;
     size_t count, front, bytes;
 
@@ -159,7 +159,8 @@ static inline void test_launch(unsigned blocks, unsigned threads, size_t shared,
 }
 
 template <class... P, class... A>
-static inline void test_run(test_shape shape, unsigned blocks, size_t shared, void (*kernel)(test_shape, unsigned *, P...), A... arguments) {
+static inline void test_run(test_shape shape, unsigned blocks, size_t shared, void (*kernel)(test_shape, unsigned *, P...),
+                            A... arguments) {
     const unsigned above = shape.block_warps - shape.first - shape.warps;
     device_buffer<unsigned> others(4 * blocks, 0);
     test_launch(blocks, shape.block_warps * TOPKIT_WARP, shared, kernel, shape, others.data, arguments...);
@@ -207,8 +208,8 @@ static inline float uniform(uint32_t r, uint32_t i) { return (float)(hashed(r, i
 /* Every kind of float, both signs. */
 static inline score_bits special_scores() {
     score_bits all;
-    for (uint32_t magnitude : {0x00000000u, 0x00000001u, 0x00000002u, 0x007fffffu, 0x00800000u, 0x00800001u, 0x3f7fffffu, 0x3f800000u, 0x3f800001u,
-                               0x40000000u, 0x7f7ffffeu, 0x7f7fffffu, 0x7f800000u, 0x7f800001u, 0x7fc00000u, 0x7fffffffu}) {
+    for (uint32_t magnitude : {0x00000000u, 0x00000001u, 0x00000002u, 0x007fffffu, 0x00800000u, 0x00800001u, 0x3f7fffffu, 0x3f800000u,
+                               0x3f800001u, 0x40000000u, 0x7f7ffffeu, 0x7f7fffffu, 0x7f800000u, 0x7f800001u, 0x7fc00000u, 0x7fffffffu}) {
         all.push_back(magnitude);
         all.push_back(magnitude | 0x80000000u);
     }
@@ -250,7 +251,8 @@ static inline std::vector<int> ranking(const score_bits &scores) {
 
 /* The k slots hold the exact answer: distinct indices of the row whose scores are the k best, -1 behind them, and under lowest-index ties
  * this very set; where values are given they are those scores' own bits. */
-static inline void check_exact(const score_bits &scores, int k, const std::vector<int> &indices, int ties, const score_bits *values = nullptr) {
+static inline void check_exact(const score_bits &scores, int k, const std::vector<int> &indices, int ties,
+                               const score_bits *values = nullptr) {
     const int n = (int)scores.size(), m = std::min(k, n);
     std::vector<int> best = ranking(scores), got(indices.begin(), indices.begin() + m);
     best.resize(m);
