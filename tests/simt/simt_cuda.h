@@ -34,8 +34,9 @@
 #define __cluster_dims__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-/* Static shared memory lies in one ELF section, which is filled with 0xA5 before each block. Legal for one resident block only. */
-#define __shared__ static __attribute__((section("simt_shared")))
+/* Static shared memory lies in one ELF section, which is filled with 0xA5 before each block. Legal for one resident block only.
+ * `used` keeps the optimiser from concluding that the variable holds nothing but what the program stores. */
+#define __shared__ static __attribute__((section("simt_shared"), used))
 
 #include "simt_types.h"
 
