@@ -32,7 +32,7 @@
 #define TOPKIT_PIPELINED_SCAN_WARPS 16
 #define TOPKIT_PIPELINED_SERVICE_WARPS 8
 #define TOPKIT_PIPELINED_THREADS ((TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_SERVICE_WARPS + 1) * 32)
-#define TOPKIT_PIPELINED_STAGES 7
+#define TOPKIT_PIPELINED_STAGES 6 /* a multiple of the teams: each stage then is one team's, which its parities rely on */
 #define TOPKIT_PIPELINED_CHUNK 4096 /* scores a stage: one tile for each of 8 warps */
 #define TOPKIT_PIPELINED_READERS (TOPKIT_PIPELINED_CHUNK / TOPKIT_TILE)
 #define TOPKIT_PIPELINED_TEAMS (TOPKIT_PIPELINED_SCAN_WARPS / TOPKIT_PIPELINED_READERS) /* stages being scanned at a time */
@@ -42,7 +42,7 @@
 typedef struct topkit_pipelined_row {
     topkit_row row;
     int r;    /* -1: no more rows */
-    int step; /* chunk c of the stream is chunk (c * step) mod chunks of the row: 1, or the shuffle of a repeated row */
+    int step; /* 0, or of a repeated row the shuffle: chunk c of the stream is chunk (c * step) mod chunks of the row */
 } topkit_pipelined_row;
 
 typedef struct topkit_pipelined_pass {
@@ -102,7 +102,7 @@ typedef struct topkit_pipelined_feed {
  * unset it may also be unknown yet: the present row must be streamed to its end before its own verdict can be waited for. */
 static __device__ topkit_pipelined_row topkit_pipelined_claim(const topkit_select_job &job, topkit_pipelined_storage *s, topkit_pipelined_feed *feed, bool waits) {
     const int workers = (int)gridDim.x;
-    topkit_pipelined_row next = {{job.scores, 0}, TOPKIT_PIPELINED_END, 1};
+    topkit_pipelined_row next = {{job.scores, 0}, TOPKIT_PIPELINED_END, 0};
     for (;;) {
         while (feed->settled < feed->passes) {
             topkit_signal *settled = &s->settled[feed->settled % 8];
@@ -173,7 +173,7 @@ static __device__ void topkit_pipelined_produce(const topkit_select_job &job, to
                 next = topkit_pipelined_announce(job, s, &feed, c >= chunks);
             if (c < chunks) {
                 const topkit_pipelined_place at = topkit_pipelined_at(sent++);
-                const int chunk = step == 1 ? c : (int)((long long)c * step % chunks);
+                const int chunk = step == 0 ? c : (int)((long long)c * step % chunks);
                 const long long left = (long long)tiles.vectors * 16 - (long long)chunk * TOPKIT_PIPELINED_STAGE_BYTES;
                 const unsigned bytes = (unsigned)(left < TOPKIT_PIPELINED_STAGE_BYTES ? left : TOPKIT_PIPELINED_STAGE_BYTES);
                 if (at.use > 0) topkit_signal_wait(&s->stage_empty[at.stage], at.use - 1);
@@ -194,7 +194,7 @@ static __device__ __forceinline__ topkit_collector topkit_pipelined_buffer(topki
  * stage would wait for ever, since the stages that they hold are what the producer waits for. */
 static __device__ __forceinline__ bool topkit_pipelined_wait(topkit_signal *full, unsigned use, topkit_collector c) {
     /* By vote: lanes of a warp may see the stage, or the count, at different times, and must not part over it. */
-    while (!__all_sync(TOPKIT_FULL_MASK, topkit_signal_test(full, use))) {
+    while (!__all_sync(TOPKIT_FULL_MASK, topkit_signal_test_for(full, use, 500))) {
         if (__any_sync(TOPKIT_FULL_MASK, *(volatile unsigned *)&c.state->count > (unsigned)c.capacity)) return false;
         topkit_relax();
     }
@@ -223,7 +223,7 @@ static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select
                 const topkit_pipelined_place at = topkit_pipelined_at(chunk);
                 const float *stage = (const float *)(ring + at.stage * TOPKIT_PIPELINED_STAGE_BYTES) + reader * TOPKIT_TILE;
                 const int nth = (int)(chunk - begin);
-                const int n = (step == 1 ? nth : (int)((long long)nth * step % chunks)) * TOPKIT_PIPELINED_READERS + (int)reader; /* tile of the row */
+                const int n = (step == 0 ? nth : (int)((long long)nth * step % chunks)) * TOPKIT_PIPELINED_READERS + (int)reader; /* tile of the row */
                 topkit_tile tile;
                 if (!topkit_pipelined_wait(&s->stage_full[at.stage], at.use, c)) break;
                 topkit_tile_load_from((const float4 *)stage, tiles.vectors - n * TOPKIT_TILE_VECTORS, tiles.head + n * TOPKIT_TILE, false, lane, &tile);
@@ -247,7 +247,7 @@ static __device__ __forceinline__ void topkit_pipelined_open(topkit_group servic
                                                              topkit_pipelined_row row, topkit_collector c, topkit_pipelined_pass *pass) {
     topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
     const topkit_tiles tiles = topkit_row_tiles(row.row);
-    if (row.step == 1 && topkit_job_samples(job, row.row)) { /* a repeated row is collected whole */
+    if (row.step == 0 && topkit_job_samples(job, row.row)) { /* a repeated row is collected whole */
         const topkit_sampling sampling = topkit_job_sampling(job, row.row, row.r, TOPKIT_PIPELINED_SAMPLE);
         float *sample = (float *)c.items; /* free until the first append */
         topkit_sample(service, sampling, sample);
@@ -292,7 +292,7 @@ static __device__ __forceinline__ void topkit_pipelined_serve(const topkit_selec
             if (service.thread == 0) topkit_order_publish(job.queue);
         }
     }
-    topkit_pipelined_row before = {{job.scores, 0}, -1, 1};
+    topkit_pipelined_row before = {{job.scores, 0}, -1, 0};
     unsigned pass = 0;
     for (unsigned taken = 0;; taken++) {
         topkit_signal_wait(&s->claim_full[taken % 4], taken / 4);

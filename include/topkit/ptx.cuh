@@ -170,22 +170,31 @@ TOPKIT_FN void topkit_mbarrier_arrive(unsigned long long *bar) {
 #endif
 }
 
-/* True when the phase of this parity is complete; acquires what its arrivals released. */
+/* True when the phase of this parity is complete; acquires what its arrivals released. Never blocks. */
 TOPKIT_FN bool topkit_mbarrier_test(unsigned long long *bar, unsigned parity) {
 #if TOPKIT_PTX
     unsigned done;
-#if __CUDA_ARCH__ >= 900 /* suspends the warp for a while instead of polling */
-    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done) : "r"(topkit_shared_address(bar)), "r"(parity) : "memory");
-#else
     asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
                  : "=r"(done) : "r"(topkit_shared_address(bar)), "r"(parity) : "memory");
-#endif
     return done != 0;
 #elif defined(TOPKIT_SIMT)
     return simt_mbarrier_test(bar, parity);
 #else
     return true;
+#endif
+}
+
+/* The same, but may suspend the thread for about `nanoseconds` before it says no (where the hardware can): for loops that also watch
+ * something else. A test that never blocks would steal issue slots there; one that blocks as long as it likes would see the rest too late. */
+TOPKIT_FN bool topkit_mbarrier_test_for(unsigned long long *bar, unsigned parity, unsigned nanoseconds) {
+#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
+    unsigned done;
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2, %3; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(topkit_shared_address(bar)), "r"(parity), "r"(nanoseconds) : "memory");
+    return done != 0;
+#else
+    (void)nanoseconds;
+    return topkit_mbarrier_test(bar, parity);
 #endif
 }
 
@@ -200,7 +209,7 @@ TOPKIT_FN void topkit_mbarrier_wait(unsigned long long *bar, unsigned parity) {
 #ifdef TOPKIT_SIMT
     simt_mbarrier_wait(bar, parity);
 #else
-    while (!topkit_mbarrier_test(bar, parity)) {
+    while (!topkit_mbarrier_test_for(bar, parity, 1000000)) {
     }
 #endif
 }

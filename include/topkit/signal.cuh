@@ -23,7 +23,12 @@ typedef struct topkit_signal {
 /* `arrivals` complete a phase. */
 TOPKIT_FN void topkit_signal_init(topkit_signal *s, unsigned arrivals) { topkit_mbarrier_init(&s->bits, arrivals); }
 TOPKIT_FN void topkit_signal_arrive(topkit_signal *s) { topkit_mbarrier_arrive(&s->bits); }
+/* Whether use n is complete; asked no later than use n + 1 completes, for a parity can not tell n from n + 2. Never blocks, or (_for) may
+ * suspend the thread for about that many nanoseconds before it says no. */
 TOPKIT_FN bool topkit_signal_test(topkit_signal *s, unsigned use) { return topkit_mbarrier_test(&s->bits, use & 1); }
+TOPKIT_FN bool topkit_signal_test_for(topkit_signal *s, unsigned use, unsigned nanoseconds) {
+    return topkit_mbarrier_test_for(&s->bits, use & 1, nanoseconds);
+}
 TOPKIT_FN void topkit_signal_wait(topkit_signal *s, unsigned use) { topkit_mbarrier_wait(&s->bits, use & 1); }
 
 #endif
