@@ -59,8 +59,8 @@ static topkit_select_job make_job(const topkit_select_params *p, const topkit_pl
     job.k = p->k;
     job.order = p->order;
     job.capacity = plan->capacity;
-    job.density = 128;
-    job.width = 4;
+    job.density = plan->density;
+    job.width = plan->width;
     job.indices = p->indices;
     job.index_stride = p->index_stride ? p->index_stride : p->k;
     job.values = (float *)p->values;

@@ -40,6 +40,8 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
         return TOPKIT_OK;
     }
     if (device->arch < 80 || device->sm_count < 1) return TOPKIT_ERROR_DEVICE;
+    p.density = 128;
+    p.width = 4;
     p.workspace_bytes = QUEUE_BYTES + (size_t)rows * 4;
     const bool can_pipeline = device->arch >= 90 && device->shared_per_block >= PIPELINED_SHARED && device->threads_per_sm >= PIPELINED_THREADS &&
                               k <= PIPELINED_MAX_K;
@@ -50,6 +52,8 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
         p.capacity = PIPELINED_CAPACITY;
         p.shared_bytes = PIPELINED_SHARED;
         p.blocks = at_most(rows, device->sm_count);
+        p.density = 64;
+        p.width = 16;
         *plan = p;
         return TOPKIT_OK;
     }

@@ -30,6 +30,7 @@ typedef struct topkit_plan {
     int threads;            /* a block */
     int capacity;           /* candidates that a block's buffer holds */
     int shared_bytes;       /* dynamic shared memory of a block */
+    int density, width;     /* sampler: scores for one sample, samples in one vector */
     size_t workspace_bytes; /* of the launch */
 } topkit_plan;
 
