@@ -85,7 +85,8 @@ TEST_CASE("group: exclusive sums of a warp") {
     });
 }
 
-static __global__ void group_reserve(test_shape shape, unsigned *others, const unsigned *wanted, unsigned rounds, unsigned *counter, unsigned *slots) {
+static __global__ void group_reserve(test_shape shape, unsigned *others, const unsigned *wanted, unsigned rounds, unsigned *counter,
+                                     unsigned *slots) {
     topkit_group g;
     if (!test_enter(shape, others, &g)) return;
     for (unsigned round = 0; round < rounds; round++) {

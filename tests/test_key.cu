@@ -42,7 +42,8 @@ TEST_CASE("key: order of keys is the order of scores") {
     for (size_t a = 0; a < bits.size(); a++) {
         REQUIRE(keys[a] == expected_key(bits[a]));
         bool same = true;
-        for (size_t b = 0; b < bits.size(); b++) same = same && compare_scores(bits[a], bits[b]) == (keys[a] > keys[b]) - (keys[a] < keys[b]);
+        for (size_t b = 0; b < bits.size(); b++)
+            same = same && compare_scores(bits[a], bits[b]) == (keys[a] > keys[b]) - (keys[a] < keys[b]);
         REQUIRE(same);
     }
 }

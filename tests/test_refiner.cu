@@ -6,8 +6,8 @@
 
 /* ---- the digit step ---- */
 
-static __global__ void refiner_digit(test_shape shape, unsigned *others, unsigned low, unsigned span, const unsigned *values, int count, unsigned *bins,
-                                     topkit_digit_found *found) {
+static __global__ void refiner_digit(test_shape shape, unsigned *others, unsigned low, unsigned span, const unsigned *values, int count,
+                                     unsigned *bins, topkit_digit_found *found) {
     TOPKIT_SHARED(memory);
     topkit_digit_storage *s = (topkit_digit_storage *)memory;
     topkit_group g;
@@ -64,7 +64,8 @@ TEST_CASE("digit: every span fits the bins, every rank finds its bin") {
 
 /* ---- cut and emission ---- */
 
-static __global__ void refiner_cut(test_shape shape, unsigned *others, const topkit_candidate *candidates, int count, int k, topkit_cut *out) {
+static __global__ void refiner_cut(test_shape shape, unsigned *others, const topkit_candidate *candidates, int count, int k,
+                                   topkit_cut *out) {
     TOPKIT_SHARED(memory);
     topkit_refiner_storage *s = (topkit_refiner_storage *)memory;
     topkit_group g;
@@ -94,8 +95,8 @@ struct refiner_outputs {
 };
 
 template <int TIES>
-static __global__ void refiner_run(test_shape shape, unsigned *others, const topkit_candidate *candidates, int count, int k_first, int k_second,
-                                   refiner_outputs out) {
+static __global__ void refiner_run(test_shape shape, unsigned *others, const topkit_candidate *candidates, int count, int k_first,
+                                   int k_second, refiner_outputs out) {
     TOPKIT_SHARED(memory);
     topkit_refiner_storage *s = (topkit_refiner_storage *)memory;
     topkit_candidate *items = (topkit_candidate *)(s + 1);
@@ -112,7 +113,7 @@ static __global__ void refiner_run(test_shape shape, unsigned *others, const top
         const topkit_cut cut = topkit_refine_cut<TIES>(g, items, count, k_second, s);
         const int kept = topkit_refine_keep(g, items, count, cut, s);
         if (g.thread == 0) *out.kept_count = kept;
-        for (int i = (int)g.thread; i < kept; i += (int)g.size) out.kept[i] = items[kept - 1 - i]; /* read across threads: keep ends with a barrier */
+        for (int i = (int)g.thread; i < kept; i += (int)g.size) out.kept[i] = items[kept - 1 - i]; /* of any thread */
     }
     topkit_group_sync(g);
     for (int b = (int)g.thread; b < TOPKIT_DIGIT_BINS; b += (int)g.size)
@@ -139,7 +140,8 @@ template <int TIES> static void check_refine(test_shape shape, const score_bits 
     device_buffer<int> first(k_first), second(k_second), kept_count(1);
     device_buffer<unsigned> values(k_first), dirty(1, 0);
     const refiner_outputs out = {first.data, second.data, values.data, kept.data, kept_count.data, dirty.data};
-    test_run(shape, 1, sizeof(topkit_refiner_storage) + count * sizeof(topkit_candidate), refiner_run<TIES>, in.data, count, k_first, k_second, out);
+    test_run(shape, 1, sizeof(topkit_refiner_storage) + count * sizeof(topkit_candidate), refiner_run<TIES>, in.data, count, k_first,
+             k_second, out);
     const score_bits got_values = values.read();
     check_exact(scores, k_first, gathered(first.read()), TIES, &got_values);
     check_exact(scores, k_second, gathered(second.read()), TIES);

@@ -8,7 +8,8 @@ struct row_record {
     bool operator==(const row_record &o) const { return offset == o.offset && length == o.length; }
 };
 
-static __global__ void row_views(const float *scores, long long stride, const int *starts, const int *lengths, int max_length, int rows, row_record *out) {
+static __global__ void row_views(const float *scores, long long stride, const int *starts, const int *lengths, int max_length, int rows,
+                                 row_record *out) {
     for (int r = (int)threadIdx.x; r < rows; r += (int)blockDim.x) {
         const topkit_row row = topkit_row_at(scores, stride, starts, lengths, max_length, r);
         out[r].offset = row.scores - scores;
@@ -28,7 +29,8 @@ TEST_CASE("row: views of a ragged batch") {
         return out.read();
     };
     /* an empty row's start is not looked at: it may be anything */
-    const std::vector<row_record> both = {{2, 5}, {stride, 0}, {stride * 2, 0}, {stride * 3, 10}, {stride * 4 + 3, 10}, {stride * 5, 0}, {stride * 6 + 1, 10}};
+    const std::vector<row_record> both = {{2, 5}, {stride, 0}, {stride * 2, 0}, {stride * 3, 10}, {stride * 4 + 3, 10}, {stride * 5, 0},
+                                          {stride * 6 + 1, 10}};
     REQUIRE(view(start.data, length.data) == both);
     std::vector<row_record> expected = both;
     for (int r = 0; r < rows; r++) expected[r].offset = stride * r;
@@ -38,7 +40,8 @@ TEST_CASE("row: views of a ragged batch") {
 }
 
 /* seen[i]: how often score i turned up with its own value; seen[length]: what does not belong to the row. plan: head, vectors, count. */
-static __global__ void row_visit(test_shape shape, unsigned *others, const float *scores, int length, unsigned *seen, int *plan, int *firsts) {
+static __global__ void row_visit(test_shape shape, unsigned *others, const float *scores, int length, unsigned *seen, int *plan,
+                                 int *firsts) {
     topkit_group g;
     if (!test_enter(shape, others, &g)) return;
     const topkit_row row = {scores, length};
@@ -103,7 +106,8 @@ TEST_CASE("row: every score in one tile, none from outside, on any alignment") {
 }
 
 static __global__ void row_steps(const int *counts, int *steps, int count) {
-    for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < count; i += (int)(gridDim.x * blockDim.x)) steps[i] = topkit_tile_step(counts[i]);
+    for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < count; i += (int)(gridDim.x * blockDim.x))
+        steps[i] = topkit_tile_step(counts[i]);
 }
 
 TEST_CASE("row: the shuffled order visits every tile and jumps about the golden section") {

@@ -3,8 +3,8 @@
 #include "topkit/sampler.cuh"
 
 /* The sample of a row, direct and asynchronous, each in shared memory of exactly its size. */
-static __global__ void sampler_take(test_shape shape, unsigned *others, const float *scores, int length, int stride, int width, unsigned seed,
-                                    int room, float *direct, float *async, int *count) {
+static __global__ void sampler_take(test_shape shape, unsigned *others, const float *scores, int length, int stride, int width,
+                                    unsigned seed, int room, float *direct, float *async, int *count) {
     TOPKIT_SHARED(memory);
     float *sample = (float *)memory;
     topkit_group g;
@@ -47,8 +47,8 @@ static void check_sample(test_shape shape, int length, int shift, int stride, in
     const int room = (int)expected.size();
     device_buffer<uint32_t> scores(row, shift, true), direct(room), async(room);
     device_buffer<int> count(1);
-    test_run(shape, 1, room * sizeof(float), sampler_take, (const float *)scores.data, length, stride, width, seed, room, (float *)direct.data,
-             (float *)async.data, count.data);
+    test_run(shape, 1, room * sizeof(float), sampler_take, (const float *)scores.data, length, stride, width, seed, room,
+             (float *)direct.data, (float *)async.data, count.data);
     REQUIRE(count.read()[0] == room);
     score_bits picked;
     for (int index : expected) {
@@ -62,7 +62,7 @@ static void check_sample(test_shape shape, int length, int shift, int stride, in
 TEST_CASE("sampler: the documented scores, direct and asynchronous (E01)") {
     everywhere([](test_shape shape) {
         for (int stride : {1, 2, 3, 32, 1000}) {
-            for (int width : {1, 4, 8}) {
+            for (int width : {1, 4, 8, 16}) {
                 if (stride % width) continue;
                 for (int length : {0, 1, stride - 1, stride, stride + 1, 10 * stride + 7}) {
                     const int shift = (length + width) % 4;
@@ -76,7 +76,7 @@ TEST_CASE("sampler: the documented scores, direct and asynchronous (E01)") {
 }
 
 TEST_CASE("sampler: the last vector ends at the last byte of the row") {
-    for (int width : {1, 4, 8}) {
+    for (int width : {1, 4, 8, 16}) {
         for (int shift = 0; shift < 4; shift++) {
             for (int length = 30; length < 60; length++) check_sample(test_shapes[0], length, shift, 16, width, (unsigned)length);
         }
@@ -104,7 +104,7 @@ TEST_CASE("sampler: neighbouring seeds begin at unrelated scores, every phase ab
     const int stride = 128, seeds = 4096;
     device_buffer<float> scores(4);
     device_buffer<int> phases(seeds);
-    for (int width : {1, 4, 8}) {
+    for (int width : {1, 4, 8, 16}) {
         test_launch(1, 128, 0, sampler_phases, scores.data, stride, width, seeds, phases.data);
         const std::vector<int> got = phases.read();
         std::vector<int> often(stride, 0);

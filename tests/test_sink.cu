@@ -90,7 +90,8 @@ TEST_CASE("sink: worked numbers") {
     REQUIRE(mask.read() == std::vector<unsigned>{0, 0, 1u << 6});
 }
 
-static __global__ void sink_short_row(test_shape shape, unsigned *others, const float *scores, int length, int k, int *indices, float *values, int *last) {
+static __global__ void sink_short_row(test_shape shape, unsigned *others, const float *scores, int length, int k, int *indices,
+                                      float *values, int *last) {
     topkit_group g;
     if (!test_enter(shape, others, &g)) return;
     const topkit_sink_pairs pairs = {indices, values, 0};

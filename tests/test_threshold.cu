@@ -7,8 +7,8 @@
 #include "topkit/threshold.cuh"
 
 /* Proposes twice, so that what the first call leaves behind shows; dirty: histogram bins that are not zero at the end. */
-static __global__ void threshold_sample(test_shape shape, unsigned *others, const float *sample, int count, int rank, int second, topkit_proposal *out,
-                                        unsigned *dirty) {
+static __global__ void threshold_sample(test_shape shape, unsigned *others, const float *sample, int count, int rank, int second,
+                                        topkit_proposal *out, unsigned *dirty) {
     TOPKIT_SHARED(memory);
     topkit_digit_storage *s = (topkit_digit_storage *)memory;
     float *own = (float *)(s + 1);
@@ -30,8 +30,8 @@ static topkit_proposal propose(test_shape shape, const score_bits &sample, int r
     device_buffer<uint32_t> in(sample);
     device_buffer<topkit_proposal> out(threads * 2);
     device_buffer<unsigned> dirty(1, 0);
-    test_run(shape, 1, sizeof(topkit_digit_storage) + sample.size() * 4, threshold_sample, (const float *)in.data, sample.size(), rank, second, out.data,
-             dirty.data);
+    test_run(shape, 1, sizeof(topkit_digit_storage) + sample.size() * 4, threshold_sample, (const float *)in.data, sample.size(), rank,
+             second, out.data, dirty.data);
     REQUIRE(dirty.read()[0] == 0);
     const std::vector<topkit_proposal> all = out.read();
     bool same = true;
@@ -109,9 +109,8 @@ TEST_CASE("threshold: smooth samples, any count and rank: sound, and close") {
             for (int rank : {1, 7, 32, 60, 200, 5000}) {
                 for (int kind = 0; kind < 4; kind++) {
                     INFO("kind " << kind);
-                    const auto score = [&](int i) {
-                        const float x = kind == 0 ? uniform(1, i) : kind == 1 ? normal(2, i) : kind == 2 ? (float)i - 200 : -100 * uniform(3, i) - 5;
-                        return x;
+                    const auto score = [kind](int i) {
+                        return kind == 0 ? uniform(1, i) : kind == 1 ? normal(2, i) : kind == 2 ? (float)i - 200 : -100 * uniform(3, i) - 5;
                     };
                     const int second = (rank + count) % 2 ? rank * 2 : 0;
                     const topkit_proposal p = check_proposal(shape, row_of(count, score), rank, second);
@@ -175,8 +174,10 @@ TEST_CASE("threshold: a hint of indices gives the smallest of their scores, or n
                 device_buffer<uint32_t> row(scores, 0, true);
                 device_buffer<int> hint(indices, 0, true);
                 device_buffer<topkit_proposal> out(shape.warps * 32);
-                test_run(shape, 1, sizeof(topkit_digit_storage), threshold_indices, (const float *)row.data, length, hint.data, k, out.data);
-                for (const topkit_proposal &p : out.read()) REQUIRE((p.key == expected && p.second == TOPKIT_NO_THRESHOLD && p.expected == k));
+                test_run(shape, 1, sizeof(topkit_digit_storage), threshold_indices, (const float *)row.data, length, hint.data, k,
+                         out.data);
+                for (const topkit_proposal &p : out.read())
+                    REQUIRE((p.key == expected && p.second == TOPKIT_NO_THRESHOLD && p.expected == k));
             }
         }
     });
@@ -200,7 +201,8 @@ TEST_CASE("threshold: a fixed value is its own key, a NaN proposes nothing") {
 
 /* ---- from the exact ranks of segments ---- */
 
-static __global__ void threshold_ranks(test_shape shape, unsigned *others, const unsigned *keys, int segments, int levels, int k, topkit_proposal *out) {
+static __global__ void threshold_ranks(test_shape shape, unsigned *others, const unsigned *keys, int segments, int levels, int k,
+                                       topkit_proposal *out) {
     topkit_group g;
     if (!test_enter(shape, others, &g)) return;
     const topkit_group warp = topkit_group_warp();
