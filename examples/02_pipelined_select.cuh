@@ -250,7 +250,8 @@ static __device__ __forceinline__ void topkit_pipelined_open(topkit_group servic
     if (row.step == 0 && topkit_job_samples(job, row.row)) { /* a repeated row is collected whole */
         const topkit_sampling sampling = topkit_job_sampling(job, row.row, row.r, TOPKIT_PIPELINED_SAMPLE);
         float *sample = (float *)c.items; /* free until the first append */
-        topkit_sample(service, sampling, sample);
+        topkit_sample_async(service, sampling, sample);
+        topkit_copy_async_wait();
         topkit_group_sync(service);
         const int count = topkit_sample_count(sampling), rank = topkit_job_rank(job, row.row.length, count);
         gate = topkit_gate_at(topkit_propose_from_sample(service, sample, count, rank, 0, &s->service.digit).key, TOPKIT_INDEX_LIMIT);

@@ -8,7 +8,7 @@ enum {
     ROW_MAX_K = 4096,
     ROW_THREADS = 512,
     ROW_BLOCKS_PER_SM = 2,     /* what its registers allow */
-    ROW_FIXED_SHARED = 39936,  /* refiner, state and sample, at most */
+    ROW_FIXED_SHARED = 40960,  /* refiner, state and sample, at most */
     ROW_MIN_CAPACITY = 8192,   /* four times a k of 2048: a proposal for 2k scores overfills it once in a million rows */
     PIPELINED_MAX_K = 4096,
     PIPELINED_THREADS = 800,

@@ -67,11 +67,10 @@ TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &j
                                       topkit_refiner_storage *s) {
     const topkit_sink_pairs sink = topkit_job_sink(job, r);
     const int wanted = row.length < job.k ? row.length : job.k;
-    const topkit_cut cut = topkit_refine_cut<TIES>(g, items, held, wanted, s);
     if (job.order == TOPKIT_ORDER_NONE) {
-        topkit_refine_emit(g, items, held, cut, sink, s);
+        topkit_refine<TIES>(g, items, held, wanted, sink, s);
     } else {
-        topkit_refine_keep(g, items, held, cut, s);
+        topkit_refine_keep(g, items, held, topkit_refine_cut<TIES>(g, items, held, wanted, s), s);
         topkit_sort(g, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX);
         for (int slot = (int)g.thread; slot < wanted; slot += (int)g.size)
             topkit_sink_put(sink, slot, items[slot].index, items[slot].bits);

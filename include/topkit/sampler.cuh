@@ -51,21 +51,22 @@ TOPKIT_FN topkit_sampling topkit_sample_plan(topkit_row row, int stride, int wid
 
 TOPKIT_FN int topkit_sample_count(topkit_sampling s) { return s.vectors * s.width; }
 
-/* Reads the sample into out[0 .. count). */
+/* Reads the sample into out[0 .. count). Work is dealt out by the 16 bytes (or the score), so that wide vectors keep all threads busy. */
 TOPKIT_FN void topkit_sample(topkit_group g, topkit_sampling s, float *out) {
-    for (int j = (int)g.thread; j < s.vectors; j += (int)g.size) {
-        const float *p = s.first + (long long)j * s.stride;
-        if (s.width == 1) out[j] = *p;
-        for (int q = 0; q * 4 < s.width - 1; q++) ((float4 *)out)[j * (s.width / 4) + q] = ((const float4 *)p)[q];
+    const int quads = s.width / 4, pieces = s.width == 1 ? s.vectors : s.vectors * quads;
+    for (int i = (int)g.thread; i < pieces; i += (int)g.size) {
+        if (s.width == 1) out[i] = s.first[(long long)i * s.stride];
+        else ((float4 *)out)[i] = ((const float4 *)(s.first + (long long)(i / quads) * s.stride))[i % quads];
     }
 }
 
-/* Starts the same copy without waiting; each thread then calls topkit_copy_async_wait and syncs the group. `out` is shared memory. */
+/* Starts the same copy without waiting; each thread then calls topkit_copy_async_wait and syncs the group. `out` is shared memory. All
+ * of it is under way at once, where the direct copy waits for memory in each turn of its loop. */
 TOPKIT_FN void topkit_sample_async(topkit_group g, topkit_sampling s, float *out) {
-    for (int j = (int)g.thread; j < s.vectors; j += (int)g.size) {
-        const float *p = s.first + (long long)j * s.stride;
-        if (s.width == 1) topkit_copy_async_4(out + j, p);
-        for (int q = 0; q * 4 < s.width - 1; q++) topkit_copy_async_16(out + j * s.width + q * 4, p + q * 4);
+    const int quads = s.width / 4, pieces = s.width == 1 ? s.vectors : s.vectors * quads;
+    for (int i = (int)g.thread; i < pieces; i += (int)g.size) {
+        if (s.width == 1) topkit_copy_async_4(out + i, s.first + (long long)i * s.stride);
+        else topkit_copy_async_16(out + i * 4, s.first + (long long)(i / quads) * s.stride + i % quads * 4);
     }
     topkit_copy_async_commit();
 }

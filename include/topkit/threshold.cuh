@@ -60,6 +60,7 @@ TOPKIT_FN topkit_proposal topkit_propose_from_sample(topkit_group g, const float
     if (rank > count) rank = count;
     if (second_rank > count) second_rank = count;
     unsigned maximum = 0, minimum = 0xffffffffu, low, high;
+#pragma unroll 4
     for (int i = (int)g.thread; i < count; i += (int)g.size) {
         const unsigned key = topkit_key(__float_as_uint(sample[i]));
         maximum = maximum > key ? maximum : key;
@@ -67,9 +68,18 @@ TOPKIT_FN topkit_proposal topkit_propose_from_sample(topkit_group g, const float
     }
     topkit__bracket(g, s, count, second_rank > rank ? second_rank : rank, maximum, minimum, &low, &high);
     const unsigned shift = topkit_digit_shift(high - low);
-    for (int i = (int)g.thread; i < count; i += (int)g.size) {
-        const unsigned key = topkit_key(__float_as_uint(sample[i]));
-        if (key >= low) topkit_digit_count(s, (key - low) >> shift);
+    for (int base = (int)g.thread; base < count; base += 4 * (int)g.size) {
+        float x[4];
+#pragma unroll
+        for (int u = 0; u < 4; u++) { /* all loads before the first atomic, which the compiler may not reorder by itself */
+            const int i = base + u * (int)g.size;
+            x[u] = i < count ? sample[i] : 0.0f;
+        }
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            const unsigned key = topkit_key(__float_as_uint(x[u]));
+            if (base + u * (int)g.size < count && key >= low) topkit_digit_count(s, (key - low) >> shift);
+        }
     }
     topkit_group_sync(g);
     const topkit_digit_found found = topkit_digit_find(g, s, (unsigned)rank, second_rank <= 0);
