@@ -161,6 +161,23 @@ TEST_CASE("A22 a boundary tie group larger than any buffer") {
     check_all(&t, {k, 1000, 1001});
 }
 
+/* A full buffer asks for strictly better scores: what comes last is better by one step of the floats, be that a denormal, a zero, an infinity. */
+TEST_CASE("A plateau wider than any buffer, and behind it the next float") {
+    const int n = test_size(131072, 20000);
+    struct step {
+        uint32_t plateau, next;
+    };
+    std::vector<step> steps = {{0x3f800000u, 0x3f800001u}, {0xbf800000u, 0xbf7fffffu}, {0x80000000u, 0x00000001u}, {0x00000000u, 0x00000001u},
+                               {0x80000001u, 0x00000000u}, {0x80000001u, 0x80000000u}, {0x007fffffu, 0x00800000u}, {0x7f7fffffu, 0x7f800000u},
+                               {0xff800000u, 0xff7fffffu}};
+    steps.push_back(TOPKIT_NAN == TOPKIT_NAN_HIGHEST ? step{0x7f800000u, 0xffc00000u} : step{0x7fc00000u, 0xff800000u});
+    for (step s : steps) {
+        trial t(matrix_of(test_size(8, 1), n, [=](int, int i) { return bits_float(i < n - 700 ? s.plateau : s.next); }));
+        t.answer_is(2048, [n](int, int i) { return i >= n - 700 || i < 1348; });
+        check_all(&t, {2048, 701, 700, 512});
+    }
+}
+
 /* One vector in 512 scores is sampled. All scores of one such phase are far above (or below) all others: for one phase of the 128 that is
  * all that the sampler sees. */
 TEST_CASE("A sample that sees only the best, or only the worst, changes nothing but the speed") {
