@@ -3,8 +3,8 @@
  *   00_inline [rows] [columns] [k]          defaults: 48 16384 256; at most 16384 columns, k at most 1024
  *
  * The kernel wants, for each row, the sum of score * value over the k best scores: what a sparse attention does, without its exponentials.
- * A callback takes each selected score as it is found, so that no index is ever written to memory. One block a row, its 47 KB of shared
- * memory static. Any k up to CAPACITY - TOPKIT_TILE, any length.
+ * A callback takes each selected score as it is found, so that no index is ever written to memory. One block a row, with 48 KB of
+ * static shared memory. Any k up to CAPACITY - TOPKIT_TILE, any length.
  *
  * Exit code 0: every row is exact; 1: some row is not; 2: wrong arguments; 77: there is no device. Scores are distinct whole numbers and
  * values are -1, 0 and 1, so that no sum is rounded, in whatever order it is added up (hence the limits), and each tells what was selected.
@@ -126,8 +126,9 @@ int main(int argc, char **argv) {
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)rows);
     config.blockDim = dim3(THREADS);
-    require(cudaLaunchKernelEx(&config, attend, (const float *)d_scores, (const int *)d_lengths, columns, k, (const float *)d_values, d_sums),
-            "launch");
+    const float *in_scores = d_scores, *in_values = d_values;
+    const int *in_lengths = d_lengths;
+    require(cudaLaunchKernelEx(&config, attend, in_scores, in_lengths, columns, k, in_values, d_sums), "launch");
     require(cudaMemcpy(sums, d_sums, (size_t)rows * sizeof(float), cudaMemcpyDeviceToHost), "kernel");
 
     for (int r = 0; r < rows; r++) {
