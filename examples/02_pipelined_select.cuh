@@ -1,18 +1,20 @@
 /* 02_pipelined_select.cuh: exact Top-K for many long rows. The steps of 01_row_select.cuh, each by warps of their own, so that memory never waits.
  *
- * One persistent block a multiprocessor, three kinds of warps:
+ * One persistent block a multiprocessor, four kinds of warps:
  *
  *     producer (1 warp)    [1] claims rows; its copies fill a ring of stages with the scores, row after row without a gap
- *     service (8 warps)    [2] [3] samples and proposes for row i+1, then [5] [6] [7] certifies, refines and delivers row i-1
- *     scan (16 warps)      [4] compares row i in the ring with its gate; what passes goes to one of two candidate buffers
+ *     proposer (4 warps)   [2] [3] samples the next row and proposes its threshold while the present one is scanned
+ *     scan (16 warps)      [4] compares the row in the ring with its gate; what passes goes to one of two candidate buffers
+ *     refiner (8 warps)    [5] [6] [7] certifies, refines and delivers the row before
  *
- *          memory ==copies==> ring ==tiles==> scan --candidates--> buffer 0 or 1 --> service --> indices
- *             ^                                 ^                                       |
- *          producer --- row info (4) ---> service --- gate (2) -------------------------+
- *             ^------------ rows to repeat (8) ----+
+ *          memory ==copies==> ring ==tiles==> scan --candidates--> buffer 0 or 1 --> refiner --> indices
+ *             ^                                 ^                                    |    |
+ *          producer --row--> proposer --gate----|------------------------------------+    |
+ *             ^                                 +----------- buffer ready ----------------+
+ *             +---------------- rows to repeat ------------------------------------------+
  *
  * The producer runs ahead of the scan by the whole ring, also into the next row: a load needs no threshold. Rows that have nothing
- * to scan (at most k scores) are settled by the service alone.
+ * to scan (at most k scores) are copied by the proposer.
  *
  * A buffer that fills up is compacted by the scan warps themselves. A row whose gate was too high goes round once more, between other rows,
  * with an open gate and its chunks shuffled: nobody waits for it.
@@ -20,7 +22,7 @@
  *   k             1 .. TOPKIT_PIPELINED_MAX_K
  *   shared        topkit_pipelined_shared(): 227 KB, one block a multiprocessor; compute capability 9.0 (bulk copies)
  *   workspace     16 bytes + 4 a row, zeroed once
- *   reads         the row once, plus one 32-byte sector in `density` * 16 bytes for the sample
+ *   reads         the row once; the sample's sectors stay in L2 until the stream comes by (docs/performance.md)
  */
 #ifndef TOPKIT_02_PIPELINED_SELECT_CUH
 #define TOPKIT_02_PIPELINED_SELECT_CUH
@@ -28,16 +30,17 @@
 #include "select_job.cuh"
 
 #define TOPKIT_PIPELINED_MAX_K 4096
-#define TOPKIT_PIPELINED_CAPACITY 6144
+#define TOPKIT_PIPELINED_CAPACITY 5632
 #define TOPKIT_PIPELINED_SCAN_WARPS 16
-#define TOPKIT_PIPELINED_SERVICE_WARPS 8
-#define TOPKIT_PIPELINED_THREADS ((TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_SERVICE_WARPS + 1) * 32)
+#define TOPKIT_PIPELINED_REFINER_WARPS 8
+#define TOPKIT_PIPELINED_PROPOSER_WARPS 4
+#define TOPKIT_PIPELINED_THREADS ((TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS + TOPKIT_PIPELINED_PROPOSER_WARPS + 1) * 32)
 #define TOPKIT_PIPELINED_STAGES 3 /* a multiple of the teams: each stage then is one team's, which its parities rely on */
 #define TOPKIT_PIPELINED_CHUNK 8192 /* scores a stage: one tile for each scan warp. 32 KB copies beat 16 KB ones by 2 to 5 % */
 #define TOPKIT_PIPELINED_READERS (TOPKIT_PIPELINED_CHUNK / TOPKIT_TILE)
 #define TOPKIT_PIPELINED_TEAMS (TOPKIT_PIPELINED_SCAN_WARPS / TOPKIT_PIPELINED_READERS) /* stages being scanned at a time */
 #define TOPKIT_PIPELINED_AHEAD 16   /* chunks before a row's end at which the next one is claimed */
-#define TOPKIT_PIPELINED_SAMPLE 8192
+#define TOPKIT_PIPELINED_SAMPLE 4096 /* scores of a sample at most */
 
 typedef struct topkit_pipelined_row {
     topkit_row row;
@@ -45,33 +48,35 @@ typedef struct topkit_pipelined_row {
     int step; /* 0, or of a repeated row the shuffle: chunk c of the stream is chunk (c * step) mod chunks of the row */
 } topkit_pipelined_row;
 
+/* A row with its gate: what the proposer tells the refiner, and the refiner the scan. */
 typedef struct topkit_pipelined_pass {
     topkit_gate gate;
-    topkit_tiles tiles;
-    int r, step;
+    topkit_pipelined_row at;
 } topkit_pipelined_pass;
 
 typedef struct topkit_pipelined_storage {
-    topkit_refiner_storage service, scan; /* each group has its own */
+    topkit_refiner_storage refine, compact; /* of the refiner and of the scan warps */
+    topkit_digit_storage propose;
     topkit_collector_state collected[2];  /* of buffer 0 and 1 */
-    topkit_pipelined_row claimed[4];      /* producer to service */
-    topkit_pipelined_pass pass[2];        /* service to scan */
-    topkit_signal claim_full[4], claim_empty[4];
+    topkit_pipelined_row claimed[4];      /* producer to proposer */
+    topkit_pipelined_pass gated[4];       /* proposer to refiner */
+    topkit_pipelined_pass present[2];     /* refiner to scan, by buffer */
+    topkit_signal claim_full[4], claim_empty[4], gate_full[4], gate_empty[4];
     topkit_signal stage_full[TOPKIT_PIPELINED_STAGES], stage_empty[TOPKIT_PIPELINED_STAGES];
     topkit_signal ready[2], scanned[2]; /* of buffer 0 and 1 */
-    topkit_signal settled[8];             /* by turns of the passes: the service has a verdict */
-    int repeat[8];                        /* the verdict: the row to stream once more, or -1 */
+    topkit_signal settled[8];           /* by turns of the passes: the refiner has a verdict */
+    int repeat[8];                      /* the verdict: the row to stream once more, or -1 */
     int builds;
 } topkit_pipelined_storage;
 
-/* Dynamic shared memory: the ring, two candidate buffers, the stage of a row's edge, the rest. */
+/* Dynamic shared memory: the ring, two candidate buffers, the sample, the stage of a row's edge, the rest. */
 #define TOPKIT_PIPELINED_STAGE_BYTES (TOPKIT_PIPELINED_CHUNK * 4)
 #define TOPKIT_PIPELINED_RING (TOPKIT_PIPELINED_STAGES * TOPKIT_PIPELINED_STAGE_BYTES)
-#define TOPKIT_PIPELINED_EDGE (TOPKIT_TILE * 4)
 #define TOPKIT_PIPELINED_ITEMS (TOPKIT_PIPELINED_CAPACITY * 8)
+#define TOPKIT_PIPELINED_SCRATCH ((TOPKIT_PIPELINED_SAMPLE + TOPKIT_TILE) * 4)
 
 static inline size_t topkit_pipelined_shared(void) {
-    return TOPKIT_PIPELINED_RING + TOPKIT_PIPELINED_EDGE + 2 * TOPKIT_PIPELINED_ITEMS + sizeof(topkit_pipelined_storage);
+    return TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELINED_SCRATCH + sizeof(topkit_pipelined_storage);
 }
 
 static __device__ __forceinline__ int topkit_pipelined_chunks(topkit_tiles tiles) {
@@ -96,7 +101,7 @@ typedef struct topkit_pipelined_feed {
 } topkit_pipelined_feed;
 
 #define TOPKIT_PIPELINED_END (-1)
-#define TOPKIT_PIPELINED_UNKNOWN (-2) /* announced as such, it asks the service to settle what it has: no row will come before that */
+#define TOPKIT_PIPELINED_UNKNOWN (-2) /* announced as such, it asks the refiner to settle what it has: no row will come before that */
 
 /* The next row: one that has to be repeated, or the queue's next, or the end once the queue is dry and every pass is settled. With `waits`
  * unset it may also be unknown yet: the present row must be streamed to its end before its own verdict can be waited for. */
@@ -144,7 +149,7 @@ static __device__ void topkit_pipelined_tell(topkit_pipelined_storage *s, topkit
     feed->announced++;
 }
 
-/* [1] One thread: hands the next row to the service, where it is known. */
+/* [1] One thread: hands the next row to the proposer, where it is known. */
 static __device__ topkit_pipelined_row topkit_pipelined_announce(const topkit_select_job &job, topkit_pipelined_storage *s, topkit_pipelined_feed *feed, bool waits) {
     topkit_pipelined_row row = topkit_pipelined_claim(job, s, feed, false);
     if (row.r == TOPKIT_PIPELINED_UNKNOWN) {
@@ -211,12 +216,12 @@ static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select
     for (unsigned pass = 0;; pass++) {
         const unsigned b = pass & 1;
         topkit_signal_wait(&s->ready[b], pass / 2);
-        if (s->pass[b].r == TOPKIT_PIPELINED_END) return;
-        const topkit_tiles tiles = s->pass[b].tiles;
+        if (s->present[b].at.r == TOPKIT_PIPELINED_END) return;
+        const topkit_tiles tiles = topkit_row_tiles(s->present[b].at.row);
         const topkit_collector c = topkit_pipelined_buffer(s, items, nullptr, b); /* the stage is the ring's own */
-        const int chunks = topkit_pipelined_chunks(tiles), step = s->pass[b].step;
+        const int chunks = topkit_pipelined_chunks(tiles), step = s->present[b].at.step;
         const unsigned end = begin + (unsigned)chunks;
-        topkit_gate gate = s->pass[b].gate;
+        topkit_gate gate = s->present[b].gate;
         unsigned chunk = begin + (TOPKIT_PIPELINED_TEAMS + team - begin % TOPKIT_PIPELINED_TEAMS) % TOPKIT_PIPELINED_TEAMS;
         for (;;) {
             for (; chunk < end; chunk += TOPKIT_PIPELINED_TEAMS) {
@@ -234,97 +239,111 @@ static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select
             }
             topkit_group_sync(scan);
             if (!topkit_collector_overflowed(c)) break;
-            gate = topkit_compact<TIES>(scan, c, job.k, &s->scan);
+            gate = topkit_compact<TIES>(scan, c, job.k, &s->compact);
         }
         if (lane == 0) topkit_signal_arrive(&s->scanned[b]);
         begin = end;
     }
 }
 
-/* [2] [3] The gate of a row and the edge of it, which no copy brings: into the empty buffer of `c`. */
-template <int TIES>
-static __device__ __forceinline__ void topkit_pipelined_open(topkit_group service, const topkit_select_job &job, topkit_pipelined_storage *s,
-                                                             topkit_pipelined_row row, topkit_collector c, topkit_pipelined_pass *pass) {
-    topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
-    const topkit_tiles tiles = topkit_row_tiles(row.row);
-    if (row.step == 0 && topkit_job_samples(job, row.row)) { /* a repeated row is collected whole */
-        const topkit_sampling sampling = topkit_job_sampling(job, row.row, row.r, TOPKIT_PIPELINED_SAMPLE);
-        float *sample = (float *)c.items; /* free until the first append */
-        topkit_sample_async(service, sampling, sample);
-        topkit_copy_async_wait();
-        topkit_group_sync(service);
-        const int count = topkit_sample_count(sampling), rank = topkit_job_rank(job, row.row.length, count);
-        gate = topkit_gate_at(topkit_propose_from_sample(service, sample, count, rank, 0, &s->service.digit).key, TOPKIT_INDEX_LIMIT);
+/* [2] [3] The proposer warps: a gate for each row; rows that are their own answer are copied here. */
+static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_select_job &job, topkit_pipelined_storage *s, float *sample, bool ordered) {
+    const topkit_group proposer = topkit_group_warps(TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS, TOPKIT_PIPELINED_PROPOSER_WARPS, 3);
+    unsigned told = 0;
+    if (ordered) {
+        if (proposer.thread == 0) s->builds = topkit_order_begin(job.queue);
+        topkit_group_sync(proposer);
+        if (s->builds) {
+            topkit_order_build(proposer, job.lengths, job.max_length, (int)gridDim.x, job.rows, job.row_order, &s->propose);
+            if (proposer.thread == 0) topkit_order_publish(job.queue);
+        }
     }
-    if (service.thread == 0) {
-        pass->gate = gate;
-        pass->tiles = tiles;
-        pass->r = row.r;
-        pass->step = row.step;
+    for (unsigned taken = 0;; taken++) {
+        topkit_signal_wait(&s->claim_full[taken % 4], taken / 4);
+        const topkit_pipelined_row at = s->claimed[taken % 4];
+        topkit_group_sync(proposer);
+        if (proposer.thread == 0) topkit_signal_arrive(&s->claim_empty[taken % 4]);
+        if (at.r >= 0 && topkit_job_copies(job, at.row)) {
+            topkit_sink_identity(proposer.thread, proposer.size, at.row.scores, at.row.length, job.k, topkit_job_sink(job, at.r));
+            continue;
+        }
+        topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+        if (at.r >= 0 && at.step == 0 && topkit_job_samples(job, at.row)) { /* a repeated row is collected whole */
+            const topkit_sampling sampling = topkit_job_sampling(job, at.row, at.r, TOPKIT_PIPELINED_SAMPLE);
+            topkit_sample_async(proposer, sampling, sample);
+            topkit_copy_async_wait();
+            topkit_group_sync(proposer);
+            const int count = topkit_sample_count(sampling), rank = topkit_job_rank(job, at.row.length, count);
+            gate = topkit_gate_at(topkit_propose_from_sample(proposer, sample, count, rank, 0, &s->propose).key, TOPKIT_INDEX_LIMIT);
+        }
+        if (proposer.thread == 0) {
+            if (told >= 4) topkit_signal_wait(&s->gate_empty[told % 4], told / 4 - 1);
+            s->gated[told % 4].gate = gate;
+            s->gated[told % 4].at = at;
+            topkit_signal_arrive(&s->gate_full[told % 4]);
+        }
+        told++;
+        if (at.r == TOPKIT_PIPELINED_END) break;
+    }
+    /* Here and not in the producer: a block whose producer is done may not even have asked yet who builds the order. */
+    if (proposer.thread == 0) topkit_queue_leave(job.queue, (int)gridDim.x);
+}
+
+/* The empty buffer gets the edge of its row, which no copy brings, and the scan may begin. */
+template <int TIES>
+static __device__ __forceinline__ void topkit_pipelined_open(topkit_group refiner, topkit_pipelined_storage *s, topkit_pipelined_pass pass, topkit_collector c, unsigned b) {
+    if (refiner.thread == 0) {
+        s->present[b] = pass;
         topkit_collector_clear(c);
     }
-    if (topkit_warp_rank(service) == 0 && topkit_tiles_have_edge(tiles)) {
-        topkit_tile edge;
-        __syncwarp();
-        topkit_tile_load_edge(tiles, topkit_lane(service), &edge);
-        topkit_collect_tile<TIES>(service, c, gate, &edge);
+    if (pass.at.r >= 0 && topkit_warp_rank(refiner) == 0) {
+        const topkit_tiles tiles = topkit_row_tiles(pass.at.row);
+        if (topkit_tiles_have_edge(tiles)) {
+            topkit_tile edge;
+            __syncwarp();
+            topkit_tile_load_edge(tiles, topkit_lane(refiner), &edge);
+            topkit_collect_tile<TIES>(refiner, c, pass.gate, &edge);
+        }
     }
-    topkit_group_sync(service);
+    topkit_group_sync(refiner);
+    if (refiner.thread == 0) topkit_signal_arrive(&s->ready[b]);
 }
 
 /* [5] [6] [7] The verdict on a pass: -1, or the row that has to go round again. */
 template <int TIES>
-static __device__ __forceinline__ int topkit_pipelined_finish(topkit_group service, const topkit_select_job &job, topkit_pipelined_storage *s,
-                                                              topkit_pipelined_row row, topkit_collector c) {
-    const int wanted = row.row.length < job.k ? row.row.length : job.k, held = topkit_collector_held(c);
-    if (held >= wanted) topkit_job_deliver<TIES>(service, job, row.r, row.row, c.items, held, &s->service);
-    if (service.thread == 0) topkit_job_count(job, row.row, held >= wanted, held, held < wanted, c.state);
-    return held >= wanted ? -1 : row.r;
+static __device__ __forceinline__ int topkit_pipelined_finish(topkit_group refiner, const topkit_select_job &job, topkit_pipelined_storage *s,
+                                                              topkit_pipelined_row at, topkit_collector c) {
+    const int wanted = at.row.length < job.k ? at.row.length : job.k, held = topkit_collector_held(c);
+    if (held >= wanted) topkit_job_deliver<TIES>(refiner, job, at.r, at.row, c.items, held, &s->refine);
+    if (refiner.thread == 0) topkit_job_count(job, at.row, held >= wanted, held, held < wanted, c.state);
+    return held >= wanted ? -1 : at.r;
 }
 
+/* [5] [6] [7] The refiner warps: opens a buffer for the next row, then finishes the row in the other one. */
 template <int TIES>
-static __device__ __forceinline__ void topkit_pipelined_serve(const topkit_select_job &job, topkit_pipelined_storage *s, float *edge, topkit_candidate *items, bool ordered) {
-    const topkit_group service = topkit_group_warps(TOPKIT_PIPELINED_SCAN_WARPS, TOPKIT_PIPELINED_SERVICE_WARPS, 2);
-    if (ordered) {
-        if (service.thread == 0) s->builds = topkit_order_begin(job.queue);
-        topkit_group_sync(service);
-        if (s->builds) {
-            topkit_order_build(service, job.lengths, job.max_length, (int)gridDim.x, job.rows, job.row_order, &s->service.digit);
-            if (service.thread == 0) topkit_order_publish(job.queue);
-        }
-    }
-    topkit_pipelined_row before = {{job.scores, 0}, -1, 0};
+static __device__ __forceinline__ void topkit_pipelined_refine(const topkit_select_job &job, topkit_pipelined_storage *s, topkit_candidate *items, float *edge) {
+    const topkit_group refiner = topkit_group_warps(TOPKIT_PIPELINED_SCAN_WARPS, TOPKIT_PIPELINED_REFINER_WARPS, 2);
+    topkit_pipelined_row before = {{job.scores, 0}, TOPKIT_PIPELINED_UNKNOWN, 0};
     unsigned pass = 0;
     for (unsigned taken = 0;; taken++) {
-        topkit_signal_wait(&s->claim_full[taken % 4], taken / 4);
-        const topkit_pipelined_row row = s->claimed[taken % 4];
-        topkit_group_sync(service);
-        if (service.thread == 0) topkit_signal_arrive(&s->claim_empty[taken % 4]);
-        if (row.r >= 0 && topkit_job_copies(job, row.row)) {
-            topkit_sink_identity(service.thread, service.size, row.row.scores, row.row.length, job.k, topkit_job_sink(job, row.r));
-            continue;
-        }
+        topkit_signal_wait(&s->gate_full[taken % 4], taken / 4);
+        const topkit_pipelined_pass next = s->gated[taken % 4];
+        topkit_group_sync(refiner);
+        if (refiner.thread == 0) topkit_signal_arrive(&s->gate_empty[taken % 4]);
         const unsigned b = pass & 1;
-        if (row.r != TOPKIT_PIPELINED_UNKNOWN) {
-            const topkit_collector c = topkit_pipelined_buffer(s, items, edge, b);
-            if (row.r >= 0) topkit_pipelined_open<TIES>(service, job, s, row, c, &s->pass[b]);
-            else if (service.thread == 0) s->pass[b].r = row.r;
-            if (service.thread == 0) topkit_signal_arrive(&s->ready[b]);
-        }
+        if (next.at.r != TOPKIT_PIPELINED_UNKNOWN) topkit_pipelined_open<TIES>(refiner, s, next, topkit_pipelined_buffer(s, items, edge, b), b);
         if (before.r >= 0) {
             topkit_signal_wait(&s->scanned[b ^ 1], (pass - 1) / 2);
-            const int repeat = topkit_pipelined_finish<TIES>(service, job, s, before, topkit_pipelined_buffer(s, items, edge, b ^ 1));
-            if (service.thread == 0) {
+            const int repeat = topkit_pipelined_finish<TIES>(refiner, job, s, before, topkit_pipelined_buffer(s, items, edge, b ^ 1));
+            if (refiner.thread == 0) {
                 s->repeat[(pass - 1) % 8] = repeat;
                 topkit_signal_arrive(&s->settled[(pass - 1) % 8]);
             }
         }
-        if (row.r == TOPKIT_PIPELINED_END) break;
-        before = row;
-        pass += row.r >= 0;
+        if (next.at.r == TOPKIT_PIPELINED_END) return;
+        before = next.at;
+        pass += next.at.r >= 0;
     }
-    /* Here and not in the producer: a block whose producer is done may not even have asked yet who builds the order. */
-    if (service.thread == 0) topkit_queue_leave(job.queue, (int)gridDim.x);
 }
 #endif
 
@@ -333,18 +352,21 @@ static __global__ void __launch_bounds__(TOPKIT_PIPELINED_THREADS, 1) topkit_pip
 #if TOPKIT_HAS_BULK_COPY
     TOPKIT_SHARED(memory);
     unsigned char *ring = memory;
-    float *edge = (float *)(ring + TOPKIT_PIPELINED_RING); /* (512) */
-    topkit_candidate *items = (topkit_candidate *)(edge + TOPKIT_TILE); /* (2 x capacity) */
-    topkit_pipelined_storage *s = (topkit_pipelined_storage *)(items + 2 * TOPKIT_PIPELINED_CAPACITY);
+    topkit_candidate *items = (topkit_candidate *)(ring + TOPKIT_PIPELINED_RING); /* (2 x capacity) */
+    float *sample = (float *)(items + 2 * TOPKIT_PIPELINED_CAPACITY), *edge = sample + TOPKIT_PIPELINED_SAMPLE;
+    topkit_pipelined_storage *s = (topkit_pipelined_storage *)(edge + TOPKIT_TILE);
     const topkit_group block = topkit_group_block();
     const bool ordered = job.lengths && job.rows > (int)gridDim.x;
 
-    topkit_refiner_init(block, &s->service);
-    topkit_refiner_init(block, &s->scan);
+    topkit_refiner_init(block, &s->refine);
+    topkit_refiner_init(block, &s->compact);
+    topkit_digit_init(block, &s->propose);
     if (block.thread == 0) {
         for (int i = 0; i < 4; i++) {
             topkit_signal_init(&s->claim_full[i], 1);
             topkit_signal_init(&s->claim_empty[i], 1);
+            topkit_signal_init(&s->gate_full[i], 1);
+            topkit_signal_init(&s->gate_empty[i], 1);
         }
         for (int i = 0; i < TOPKIT_PIPELINED_STAGES; i++) {
             topkit_signal_init(&s->stage_full[i], 1);
@@ -358,9 +380,10 @@ static __global__ void __launch_bounds__(TOPKIT_PIPELINED_THREADS, 1) topkit_pip
         }
     }
     topkit_group_sync(block);
-    const unsigned warp = topkit_warp_rank(block);
+    const int warp = (int)topkit_warp_rank(block);
     if (warp < TOPKIT_PIPELINED_SCAN_WARPS) topkit_pipelined_scan<TIES>(job, s, ring, items);
-    else if (warp < TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_SERVICE_WARPS) topkit_pipelined_serve<TIES>(job, s, edge, items, ordered);
+    else if (warp < TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS) topkit_pipelined_refine<TIES>(job, s, items, edge);
+    else if (warp < TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS + TOPKIT_PIPELINED_PROPOSER_WARPS) topkit_pipelined_propose(job, s, sample, ordered);
     else if (topkit_lane(block) == 0) topkit_pipelined_produce(job, s, ring, ordered);
 #endif
 }
