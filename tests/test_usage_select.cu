@@ -234,3 +234,81 @@ TEST_CASE("usage: scheduler") {
         }
     });
 }
+
+/* A stand-in for what a kernel computes. */
+static __host__ __device__ float computed_score(int row, int i) { return (float)((i * 4099 + row * 7) % 65521); }
+
+/* [cut fused] */
+enum { CHUNK = 4 * TOPKIT_TILE, FUSED_CAPACITY = 2560 };
+
+struct fused_storage {
+    float chunk[2][CHUNK];
+    topkit_candidate items[FUSED_CAPACITY]; // k at most 2048 = 2560 - TOPKIT_TILE
+    topkit_refiner_storage refiner;
+    topkit_collector_state state;
+    topkit_signal full[2], empty[2];
+};
+
+/* Selection fused with the computation of its scores: warps 0 to 3 make them in shared memory, 2048 at a time, warps 4 to 7 collect them
+ * there. No score is ever written to memory. One block of 8 warps a row; the length is a multiple of 4. */
+static __global__ void compute_and_select(int length, int k, int *indices) {
+    __shared__ fused_storage s;
+    if (threadIdx.x < 2) {
+        topkit_signal_init(&s.full[threadIdx.x], 4 * 32); // every thread that makes scores arrives
+        topkit_signal_init(&s.empty[threadIdx.x], 1);
+    }
+    topkit_group_sync(topkit_group_block());
+    if (threadIdx.x < 4 * 32) {
+        for (int n = 0; n * CHUNK < length; n++) {
+            if (n >= 2) topkit_signal_wait(&s.empty[n % 2], (unsigned)n / 2 - 1);
+            for (int i = (int)threadIdx.x; i < CHUNK; i += 4 * 32) s.chunk[n % 2][i] = computed_score((int)blockIdx.x, n * CHUNK + i);
+            topkit_signal_arrive(&s.full[n % 2]);
+        }
+        return;
+    }
+    const topkit_group pick = topkit_group_warps(4, 4, 1); // never waits for the other warps but by signals
+    const topkit_collector collector = {s.items, FUSED_CAPACITY, nullptr, &s.state}; // the stage is the chunk itself
+    const int wanted = length < k ? length : k;
+    topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+    topkit_refiner_init(pick, &s.refiner);
+    if (pick.thread == 0) topkit_collector_clear(collector);
+    topkit_group_sync(pick);
+    for (int n = 0; n * CHUNK < length; n++) {
+        const float *stage = s.chunk[n % 2] + topkit_warp_rank(pick) * TOPKIT_TILE;
+        const int first = n * CHUNK + (int)topkit_warp_rank(pick) * TOPKIT_TILE;
+        topkit_tile tile;
+        bool stored = false, full;
+        topkit_signal_wait(&s.full[n % 2], (unsigned)n / 2);
+        topkit_tile_load_from((const float4 *)stage, (length - first) / 4, first, false, topkit_lane(pick), &tile);
+        do { // a tile that finds no room is offered again behind the compaction
+            const unsigned mask = stored ? 0 : topkit_gate_mask<TOPKIT_ANY>(pick, gate, &tile);
+            stored = !__any_sync(TOPKIT_FULL_MASK, mask != 0) || topkit_collect_staged(pick, collector, stage, first, mask);
+            topkit_group_sync(pick);
+            full = topkit_collector_overflowed(collector);
+            topkit_group_sync(pick); // nobody appends before all have looked
+            if (full) gate = topkit_compact<TOPKIT_ANY>(pick, collector, wanted, &s.refiner);
+        } while (full);
+        if (pick.thread == 0) topkit_signal_arrive(&s.empty[n % 2]);
+    }
+    const topkit_sink_indices sink = {indices + (long long)blockIdx.x * k, 0};
+    topkit_refine<TOPKIT_ANY>(pick, s.items, topkit_collector_held(collector), wanted, sink, &s.refiner);
+    topkit_sink_pad_all(pick.thread, pick.size, wanted, k, sink);
+}
+/* [end] */
+
+TEST_CASE("usage: selection fused with the computation of the scores") {
+    for (int length : {0, 4, 300, 2048, 20000}) {
+        for (int k : {1, 300, 2048}) {
+            under_all_schedules([&] {
+                INFO("length " << length << ", k " << k);
+                device_buffer<int> indices(2 * k);
+                test_launch(2, 256, 0, compute_and_select, length, k, indices.data);
+                const std::vector<int> got = indices.read();
+                for (int r = 0; r < 2; r++) {
+                    const std::vector<int> row(got.begin() + r * k, got.begin() + (r + 1) * k);
+                    check_exact(row_of(length, [r](int i) { return computed_score(r, i); }), k, row, TOPKIT_ANY);
+                }
+            });
+        }
+    }
+}
