@@ -113,7 +113,7 @@ TEST_CASE("scheduler: items to rows and pieces") {
 
 struct scheduler_shared {
     topkit_digit_storage digit;
-    int build, claim;
+    int build, claim, row;
 };
 
 /* Rows: each worker's first is its own number, the others come by the order, which one worker builds and those that need it wait for. */
@@ -143,10 +143,10 @@ static __global__ void scheduler_rows(test_shape shape, unsigned *others, topkit
         if (row < rows) {
             if (g.thread == 0) {
                 topkit_order_wait(queue);
-                s->claim = order[row - workers];
+                s->row = order[row - workers];
             }
             topkit_group_sync(g);
-            row = s->claim;
+            row = s->row;
         }
         topkit_group_sync(g);
     }
