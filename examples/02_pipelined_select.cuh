@@ -4,8 +4,8 @@
  *
  *     producer (1 warp)    [1] claims rows; its copies fill a ring of stages with the scores, row after row without a gap
  *     proposer (4 warps)   [2] [3] samples the next row and proposes its threshold while the present one is scanned
- *     scan (16 warps)      [4] compares the row in the ring with its gate; what passes goes to one of two candidate buffers
- *     refiner (8 warps)    [5] [6] [7] certifies, refines and delivers the row before
+ *     scan (8 warps)       [4] compares the row in the ring with its gate; what passes goes to one of two candidate buffers
+ *     refiner (12 warps)   [5] [6] [7] certifies, refines and delivers the row before
  *
  *          memory ==copies==> ring ==tiles==> scan --candidates--> buffer 0 or 1 --> refiner --> indices
  *             ^                                 ^                                    |    |
@@ -31,13 +31,14 @@
 
 #define TOPKIT_PIPELINED_MAX_K 4096
 #define TOPKIT_PIPELINED_CAPACITY 5632
-#define TOPKIT_PIPELINED_SCAN_WARPS 16
-#define TOPKIT_PIPELINED_REFINER_WARPS 8
+#define TOPKIT_PIPELINED_SCAN_WARPS 8
+#define TOPKIT_PIPELINED_REFINER_WARPS 12
 #define TOPKIT_PIPELINED_PROPOSER_WARPS 4
 #define TOPKIT_PIPELINED_THREADS ((TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS + TOPKIT_PIPELINED_PROPOSER_WARPS + 1) * 32)
 #define TOPKIT_PIPELINED_STAGES 3 /* a multiple of the teams: each stage then is one team's, which its parities rely on */
-#define TOPKIT_PIPELINED_CHUNK 8192 /* scores a stage: one tile for each scan warp. 32 KB copies beat 16 KB ones by 2 to 5 % */
-#define TOPKIT_PIPELINED_READERS (TOPKIT_PIPELINED_CHUNK / TOPKIT_TILE)
+#define TOPKIT_PIPELINED_CHUNK 8192 /* scores a stage. 32 KB copies beat 16 KB ones by 2 to 5 % */
+#define TOPKIT_PIPELINED_SHARE 1024 /* scores of a stage that a warp appends at once: two tiles for one vote, one scan and one atomic */
+#define TOPKIT_PIPELINED_READERS (TOPKIT_PIPELINED_CHUNK / TOPKIT_PIPELINED_SHARE)
 #define TOPKIT_PIPELINED_TEAMS (TOPKIT_PIPELINED_SCAN_WARPS / TOPKIT_PIPELINED_READERS) /* stages being scanned at a time */
 #define TOPKIT_PIPELINED_AHEAD 16   /* chunks before a row's end at which the next one is claimed */
 #define TOPKIT_PIPELINED_SAMPLE 4096 /* scores of a sample at most */
@@ -226,14 +227,19 @@ static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select
         for (;;) {
             for (; chunk < end; chunk += TOPKIT_PIPELINED_TEAMS) {
                 const topkit_pipelined_place at = topkit_pipelined_at(chunk);
-                const float *stage = (const float *)(ring + at.stage * TOPKIT_PIPELINED_STAGE_BYTES) + reader * TOPKIT_TILE;
+                const float *share = (const float *)(ring + at.stage * TOPKIT_PIPELINED_STAGE_BYTES) + reader * TOPKIT_PIPELINED_SHARE;
                 const int nth = (int)(chunk - begin);
-                const int n = (step == 0 ? nth : (int)((long long)nth * step % chunks)) * TOPKIT_PIPELINED_READERS + (int)reader; /* tile of the row */
-                topkit_tile tile;
+                const int first = (step == 0 ? nth : (int)((long long)nth * step % chunks)) * TOPKIT_PIPELINED_CHUNK + (int)reader * TOPKIT_PIPELINED_SHARE;
+                unsigned mask = 0;
                 if (!topkit_pipelined_wait(&s->stage_full[at.stage], at.use, c)) break;
-                topkit_tile_load_from((const float4 *)stage, tiles.vectors - n * TOPKIT_TILE_VECTORS, tiles.head + n * TOPKIT_TILE, false, lane, &tile);
-                const unsigned mask = topkit_gate_mask<TIES>(scan, gate, &tile);
-                if (__any_sync(TOPKIT_FULL_MASK, mask != 0) && !topkit_collect_staged(scan, c, stage, tile.first, mask)) break;
+#pragma unroll
+                for (int t = 0; t < TOPKIT_PIPELINED_SHARE / TOPKIT_TILE; t++) {
+                    topkit_tile tile;
+                    topkit_tile_load_from((const float4 *)(share + t * TOPKIT_TILE), tiles.vectors - (first + t * TOPKIT_TILE) / 4,
+                                          tiles.head + first + t * TOPKIT_TILE, false, lane, &tile);
+                    mask |= topkit_gate_mask<TIES>(scan, gate, &tile) << (16 * t);
+                }
+                if (__any_sync(TOPKIT_FULL_MASK, mask != 0) && !topkit_collect_staged(scan, c, share, tiles.head + first, mask)) break;
                 __syncwarp(); /* all lanes have read the stage */
                 if (lane == 0) topkit_signal_arrive(&s->stage_empty[at.stage]);
             }

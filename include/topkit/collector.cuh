@@ -11,7 +11,8 @@
  *   determinism   the order in the buffer is open; after a scan the set holds the k best (all of their ties' contenders included)
  *   cost          a tile: 16 compares a lane, and about 30 + 12 * (most hits of a lane) instructions where any lane has a hit
  *
- * capacity >= k + TOPKIT_TILE: a compacted buffer must have room for a warp's append, or the scan could not go on.
+ * capacity >= k + TOPKIT_TILE (twice that where two tiles are appended at once): a compacted buffer must have room for a warp's append, or
+ * the scan could not go on.
  *
  * Worked numbers: capacity 1024, k = 2, scores 0, 1, .. 2047 ascending, an open gate, one warp: tiles 0 and 1 fill the buffer, tile 2
  * finds no room (count 1536, stored 1024); compaction keeps 1022 and 1023 and the gate asks for more than 1022.0.
@@ -50,8 +51,9 @@ TOPKIT_FN int topkit_collector_held(topkit_collector c) {
 
 TOPKIT_FN bool topkit_collector_overflowed(topkit_collector c) { return c.state->count > (unsigned)c.capacity; }
 
-/* Appends the scores stage[u*128 + lane*4 + c] whose bit u*4+c of `mask` is set, with index first + u*128 + lane*4 + c. The stage may be
- * the tile itself where that lies in shared memory. Some lane of the warp must have a hit. False: no room, nothing of the tile was stored (its hits stay in the count). */
+/* Appends the scores stage[u*128 + lane*4 + c] whose bit u*4+c of `mask` is set (u up to 7: one tile, or two that adjoin), with index
+ * first + u*128 + lane*4 + c. The stage may be the tiles themselves where they lie in shared memory. Some lane of the warp must have a
+ * hit. False: no room, nothing was stored (its hits stay in the count). */
 TOPKIT_FN bool topkit_collect_staged(topkit_group g, topkit_collector c, const float *stage, int first, unsigned mask) {
     unsigned total, base = 0;
     const unsigned below = topkit_warp_exclusive_sum(g, (unsigned)__popc(mask), &total);
