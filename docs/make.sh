@@ -4,9 +4,9 @@
 #   sh docs/make.sh            rewrites them in place: after a change of a header's head comment or of a quoted source
 #   sh docs/make.sh FOLDER     writes them below FOLDER instead (docs/test.sh compares)
 #
-# A page is a header's first comment, as Markdown: indented lines become a block of text, others paragraphs. Its usage is the region
-# of tests/test_usage*.cu from a line with `[cut NAME]` to one with `[end]`; a header that topkit.cuh includes and that has none is an error.
-# A quote is a fenced block behind a line `<!-- cut NAME from FILE -->`.
+# A page is a header's first comment, as Markdown: indented lines become a block of text, others paragraphs. Its usage is the region of
+# tests/test_usage*.cu from a line with `[cut NAME]` to one with `[end]`; a header in topkit.cuh that has none is an error. A quote is a
+# fenced block behind a line `<!-- cut NAME from FILE -->`.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 to=${1:-.}
