@@ -75,13 +75,15 @@ static inline std::string oracle_fault(const float *scores, int length, const st
         if (values && values[j] != oracle_bits(scores[i])) return oracle_at("value differs from the score's bits", j, values[j]);
         got[(size_t)j] = oracle_pair(scores[i], i);
         if (order == ORACLE_BY_INDEX && j > 0 && i <= indices[j - 1]) return oracle_at("index not ascending", j, i);
-        if (order == ORACLE_BY_SCORE && j > 0 && got[(size_t)j] >= got[(size_t)j - 1]) return oracle_at("score not descending, index ascending", j, i);
+        if (order == ORACLE_BY_SCORE && j > 0 && got[(size_t)j] >= got[(size_t)j - 1])
+            return oracle_at("score not descending, or equal and index not ascending", j, i);
     }
     std::sort(got.begin(), got.end(), std::greater<uint64_t>());
     for (int j = 0; j < wanted; j++) {
-        if (j > 0 && got[(size_t)j] == got[(size_t)j - 1]) return "index selected twice: " + std::to_string(oracle_pair_index(got[(size_t)j]));
-        if (oracle_pair_rank(got[(size_t)j]) != oracle_pair_rank(best[(size_t)j])) return oracle_at("wrong score of rank", j, oracle_pair_index(got[(size_t)j]));
-        if (lowest && got[(size_t)j] != best[(size_t)j]) return oracle_at("not the lowest index of equal scores", j, oracle_pair_index(got[(size_t)j]));
+        const uint64_t mine = got[(size_t)j], right = best[(size_t)j];
+        if (j > 0 && mine == got[(size_t)j - 1]) return oracle_at("index selected twice, by rank", j, oracle_pair_index(mine));
+        if (oracle_pair_rank(mine) != oracle_pair_rank(right)) return oracle_at("wrong score, by rank", j, oracle_pair_index(mine));
+        if (lowest && mine != right) return oracle_at("not the lowest index of equal scores, by rank", j, oracle_pair_index(mine));
     }
     return std::string();
 }

@@ -5,10 +5,10 @@
  *   trial t(m);
  *   t.check(2048);                                                  EXACT, and EXACT+LOW under lowest-index ties, everywhere
  *
- * Around each launch: outputs hold 0x7f7f7f7f before it, guard words stand around outputs and workspace, the workspace is zeroed when it is
- * allocated and never again, and the matrix ends with its allocation. A route that topkit_make_plan refuses (not in this build, not for
- * this k, not on this device) is passed over; AUTO and ROW must always do. On the executor each launch takes the next schedule in turn and only
- * some of the combinations are run: a failure says which.
+ * Around each launch: outputs hold 0x7f7f7f7f before it, guard words stand around outputs and workspace, the workspace is zeroed when it
+ * is allocated and never again, and the matrix ends with its allocation. A route that topkit_make_plan refuses (not in this build, not
+ * for this k, not on this device) is passed over; AUTO and ROW must always do. On the executor each launch takes the next schedule in
+ * turn and only some of the combinations are run: a failure says which.
  */
 #ifndef TOPKIT_TESTS_SELECT_CASE_H
 #define TOPKIT_TESTS_SELECT_CASE_H
@@ -63,6 +63,7 @@ struct matrix {
         return n < 0 ? 0 : n > max_length ? max_length : n;
     }
     long long begin(int r) const { return r * row_stride + (starts.empty() ? 0 : starts[(size_t)r]); }
+    const float *row(int r) const { return scores.data() + (length(r) ? begin(r) : 0); }
 
     /* (Re)writes every row by formula(row, index), with `around` wherever no row lies; the allocation ends with the last row. */
     template <class F> void fill(F formula, float around = POISON) {
@@ -122,8 +123,8 @@ static inline int largest_k(int route, int max_length) {
     return fits;
 }
 
-/* A schedule of the executor for the next launch: forward, reverse, random, random with preemption and several blocks at a time. Whoever sets
- * SIMT_SCHEDULE keeps what it says. */
+/* A schedule of the executor for the next launch: forward, reverse, random, random with preemption and several blocks at a time. Whoever
+ * sets SIMT_SCHEDULE keeps what it says. */
 static inline std::string next_schedule(void) {
 #ifdef TOPKIT_SIMT
     static unsigned turn;
@@ -185,7 +186,8 @@ struct trial {
         size_t need = 0;
         now = params(k, how);
         const int status = topkit_select_workspace(&now, &need);
-        if (how.route > TOPKIT_ROUTE_ROW && (status == TOPKIT_ERROR_OPTION || status == TOPKIT_ERROR_K || status == TOPKIT_ERROR_DEVICE)) return false;
+        const bool refused = status == TOPKIT_ERROR_OPTION || status == TOPKIT_ERROR_K || status == TOPKIT_ERROR_DEVICE;
+        if (refused && how.route > TOPKIT_ROUTE_ROW) return false;
         REQUIRE(status == TOPKIT_OK);
         const long long is = index_stride ? index_stride : k, vs = value_stride ? value_stride : k;
         provide(&indices, m.rows && k ? (size_t)((m.rows - 1) * is + k) * 4 : 0);
@@ -212,8 +214,9 @@ struct trial {
         const long long is = index_stride ? index_stride : now.k, vs = value_stride ? value_stride : now.k;
         answer_for(now.k);
         for (int r = 0; r < m.rows; r++) {
-            const std::string fault = oracle_fault(m.scores.data() + (m.length(r) ? m.begin(r) : 0), m.length(r), best[(size_t)r], now.k, got.data() + r * is,
-                                                   wants_values ? bits.data() + r * vs : nullptr, now.ties == TOPKIT_TIES_LOWEST_INDEX, now.order);
+            const uint32_t *row_bits = wants_values ? bits.data() + r * vs : nullptr;
+            const std::string fault = oracle_fault(m.row(r), m.length(r), best[(size_t)r], now.k, got.data() + r * is, row_bits,
+                                                   now.ties == TOPKIT_TIES_LOWEST_INDEX, now.order);
             if (!fault.empty()) FAIL("row " << r << " of length " << m.length(r) << ": " << fault);
         }
         REQUIRE(gaps_kept(got, is));
@@ -236,8 +239,9 @@ struct trial {
     /* One launch and its check. False: not offered. */
     bool run(int k, mode how, cudaStream_t stream = nullptr) {
         const std::string schedule = next_schedule();
-        INFO("route " << how.route << ", ties " << how.ties << ", order " << how.order << ", k " << k << ", rows " << m.rows << ", max_length "
-                      << m.max_length << ", row_stride " << m.row_stride << ", displaced " << m.displaced << ", schedule " << schedule);
+        INFO("route " << how.route << ", ties " << how.ties << ", order " << how.order << ", k " << k << ", rows " << m.rows);
+        INFO("max_length " << m.max_length << ", row_stride " << m.row_stride << ", displaced " << m.displaced);
+        INFO("schedule " << schedule);
         if (!prepare(k, how)) return false;
         const int status = topkit_select(&now, stream);
         settle(stream); /* first: where the executor refuses to go on, it says why */
@@ -246,8 +250,8 @@ struct trial {
         return true;
     }
 
-    /* Every route with every combination of ties and order; on the executor with one order for each tie policy, by turns; AUTO, which is one of
-     * the other routes again, with one combination. */
+    /* Every route with every combination of ties and order; on the executor with one order for each tie policy, by turns; AUTO, which is
+     * one of the other routes again, with one combination. */
     void check(int k) {
         static int turn;
         const int before = runs, few = test_size(0, 1);
@@ -286,7 +290,7 @@ private:
     void answer_for(int k) {
         if (!best.empty() && best_k >= k) return;
         best.clear();
-        for (int r = 0; r < m.rows; r++) best.push_back(oracle_best(m.scores.data() + (m.length(r) ? m.begin(r) : 0), m.length(r), k));
+        for (int r = 0; r < m.rows; r++) best.push_back(oracle_best(m.row(r), m.length(r), k));
         best_k = k;
     }
 

@@ -32,7 +32,7 @@ static const wrong_call WRONG_CALLS[] = {
     {TOPKIT_ERROR_POINTER, "values 2 bytes off", [](topkit_select_params *p) { shift(&p->values, 2); }},
     {TOPKIT_ERROR_POINTER, "lengths 2 bytes off", [](topkit_select_params *p) { shift(&p->lengths, 2); }},
     {TOPKIT_ERROR_POINTER, "row starts 1 byte off", [](topkit_select_params *p) { shift(&p->row_starts, 1); }},
-    {TOPKIT_ERROR_POINTER, "statistics 4 bytes off", [](topkit_select_params *p) { p->stats = (topkit_select_stats *)((char *)p->indices + 4); }},
+    {TOPKIT_ERROR_POINTER, "statistics 4 bytes off", [](topkit_select_params *p) { p->stats = (topkit_select_stats *)(p->indices + 1); }},
     {TOPKIT_ERROR_SHAPE, "rows -1", [](topkit_select_params *p) { p->rows = -1; }},
     {TOPKIT_ERROR_SHAPE, "rows least", [](topkit_select_params *p) { p->rows = -2147483647 - 1; }},
     {TOPKIT_ERROR_SHAPE, "max_length -1", [](topkit_select_params *p) { p->max_length = -1; }},

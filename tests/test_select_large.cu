@@ -23,7 +23,8 @@ static __device__ __forceinline__ unsigned mix32(unsigned x) {
 }
 
 static __global__ void make_scores(float *scores, long long stride, int rows, int n, int kind) {
-    for (long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x; at < (long long)rows * n; at += (long long)gridDim.x * blockDim.x) {
+    const long long threads = (long long)gridDim.x * blockDim.x, all = (long long)rows * n;
+    for (long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x; at < all; at += threads) {
         const int r = (int)(at / n), i = (int)(at % n);
         const unsigned h = mix32(mix32((unsigned)r * 0x9e3779b9u + 1u) ^ (unsigned)i);
         const float u = (float)(h >> 8) * 0x1p-24f;
@@ -127,7 +128,8 @@ static void check_large(large_matrix *m, int k, int kind, int checked_rows) {
             REQUIRE(workspace.read(&rest));
             for (size_t j = 0; j < best.size(); j++) {
                 const size_t at = j * (size_t)step * (size_t)k;
-                const std::string fault = oracle_fault(row_scores[j].data(), m->n, best[j], k, &got[at], &bits[at], ties == TOPKIT_TIES_LOWEST_INDEX, p.order);
+                const std::string fault = oracle_fault(row_scores[j].data(), m->n, best[j], k, &got[at], &bits[at],
+                                                       ties == TOPKIT_TIES_LOWEST_INDEX, p.order);
                 if (!fault.empty()) FAIL("row " << j * (size_t)step << ": " << fault);
             }
             offered++;

@@ -40,7 +40,8 @@ TEST_CASE("C01 a graph replayed with other lengths and scores") {
                 std::fill(t.m.scores.begin(), t.m.scores.end(), POISON);
                 for (int r = 0; r < rows; r++) {
                     t.m.lengths[(size_t)r] = r >= 14 ? 0 : 1 + (int)(hashed(replay, r) % (unsigned)n);
-                    for (int i = 0; i < t.m.length(r); i++) t.m.scores[(size_t)(t.m.begin(r) + i)] = (float)(hashed(replay * 100 + r, i) % 5000);
+                    float *row = &t.m.scores[(size_t)t.m.begin(r)];
+                    for (int i = 0; i < t.m.length(r); i++) row[i] = (float)(hashed(replay * 100 + r, i) % 5000);
                 }
                 t.rewrite(stream);
                 t.indices->fill(PREFILL_BYTE);
@@ -98,7 +99,8 @@ TEST_CASE("C03 two streams with workspaces of their own") {
 
 /* Something else that keeps a GPU's memory and schedulers busy. */
 static __global__ void flood_kernel(unsigned *words, int count) {
-    for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < count; i += (int)(gridDim.x * blockDim.x)) words[i] = words[i] * 1664525u + 1013904223u;
+    const int threads = (int)(gridDim.x * blockDim.x);
+    for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < count; i += threads) words[i] = words[i] * 1664525u + 1013904223u;
 }
 
 static void flood(unsigned *words, int count, cudaStream_t stream) {
@@ -126,7 +128,8 @@ TEST_CASE("C04 repeated under load: exact always, and the same sequence where th
         trial t(m);
         std::vector<int> promised; /* by lowest-index ties in index order: of every route the same */
         for (int route : ROUTES) {
-            for (const mode how : {mode{route, TOPKIT_TIES_ANY, TOPKIT_ORDER_NONE}, mode{route, TOPKIT_TIES_LOWEST_INDEX, TOPKIT_ORDER_INDEX}}) {
+            const mode deterministic = {route, TOPKIT_TIES_LOWEST_INDEX, TOPKIT_ORDER_INDEX};
+            for (const mode how : {mode{route, TOPKIT_TIES_ANY, TOPKIT_ORDER_NONE}, deterministic}) {
                 for (int run = 0; run < runs; run++) {
                     flood(memory.data, words, other);
                     if (!t.run(2048, how, stream)) break;

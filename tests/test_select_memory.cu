@@ -1,5 +1,4 @@
-/* test_select_memory.cu: the operator on memory: what lies outside the rows, alignments, strides, windows, offsets, exact allocations, workspace.
- */
+/* test_select_memory.cu: the operator on memory: what lies outside the rows, alignments, strides, windows, offsets, exact allocations. */
 #include "select_case.h"
 
 #ifdef TOPKIT_SIMT
@@ -15,7 +14,8 @@ TEST_CASE("B01 what lies behind a row never matters") {
     for (float poison : {bits_float(0x7f800000u), bits_float(0x7fc00000u), bits_float(0x7f7fffffu)}) {
         m.fill([=](int r, int i) {
             const int p = permuted(n, r, i);
-            return p < n - 3000 ? bits_float(0x3f800000u + (uint32_t)p) : p >= n - 1000 ? 2.0f + (float)p * 0x1p-10f : -1.0f - (float)p * 0x1p-10f;
+            if (p >= n - 1000) return 2.0f + (float)p * 0x1p-10f;
+            return p < n - 3000 ? bits_float(0x3f800000u + (uint32_t)p) : -1.0f - (float)p * 0x1p-10f;
         }, poison);
         m.scores.resize((size_t)m.rows * (size_t)stride, poison);
         trial t(m);
@@ -161,7 +161,7 @@ TEST_CASE("B08 offsets beyond 2^31 elements") {
     CUDA_OK(cudaMalloc(&wide, bytes));
 #endif
     matrix m = matrix_of(rows, n, [](int r, int i) { return ramp(n, r, i); });
-    for (int r = 0; r < rows; r++) CUDA_OK(cudaMemcpy(wide + r * stride, &m.scores[(size_t)(r * n)], n * sizeof(float), cudaMemcpyHostToDevice));
+    for (int r = 0; r < rows; r++) CUDA_OK(cudaMemcpy(wide + r * stride, m.row(r), n * sizeof(float), cudaMemcpyHostToDevice));
     trial t(m); /* the oracle reads the same rows close together */
     int tried = 0;
     for (int route : ROUTES) {

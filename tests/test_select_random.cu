@@ -1,4 +1,4 @@
-/* test_select_random.cu: random problems against the oracle: shapes, lengths, windows, strides, alignments, k, routes, ties, orders, values.
+/* test_select_random.cu: random problems against the oracle: shapes, lengths, windows, strides, alignments, k, routes, policies, values.
  *
  *   TOPKIT_TEST_SEED=n     another sequence of problems (1 by default); printed with each failure
  *   TOPKIT_TEST_CASES=n    how many
@@ -18,7 +18,8 @@ struct dice {
     float unit() { return (float)(next() >> 40) * 0x1p-24f; }
 };
 
-enum { UNIFORM, BELL, FEW_VALUES, PLATEAU, EQUAL, RISING, FALLING, ANY_BITS, DENORMAL, NARROW, SIGNED_ZEROS, NANS, INFINITE, PERIODIC, KINDS };
+enum { UNIFORM, BELL, FEW_VALUES, PLATEAU, EQUAL, RISING, FALLING, ANY_BITS, DENORMAL, NARROW, SIGNED_ZEROS, NANS, INFINITE, PERIODIC };
+enum { KINDS = PERIODIC + 1 };
 
 static float score_of(int kind, int r, int i, int n, uint64_t salt) {
     const uint64_t h = mixed(salt + hashed(r, i));
@@ -68,9 +69,10 @@ static problem problem_of(uint64_t seed, int number) {
     p.m.row_stride = d.one_in(6) ? d.below(p.m.max_length + 1) : p.m.max_length + (d.one_in(2) ? d.below(8) : 0);
     p.m.displaced = d.below(4);
     if (!d.one_in(3)) {
-        const int floor = p.m.max_length / (d.one_in(2) ? 1 : 2);
+        const int least = d.one_in(2) ? 0 : p.m.max_length / 2;
         for (int r = 0; r < p.m.rows; r++) {
-            p.m.lengths.push_back(d.one_in(6) ? d.from(-2, 3) : d.one_in(5) ? p.k + d.from(-1, 1) : d.from(floor < 5 ? 0 : p.m.max_length - floor, p.m.max_length + 3));
+            const int around_k = p.k + d.from(-1, 1), any = d.from(least, p.m.max_length + 3);
+            p.m.lengths.push_back(d.one_in(6) ? d.from(-2, 3) : d.one_in(5) ? around_k : any);
         }
     }
     if (d.one_in(3)) {

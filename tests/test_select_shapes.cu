@@ -1,5 +1,4 @@
-/* test_select_shapes.cu: the operator on sizes: every capacity that it has and the sizes around it, k from 0 past its limit, short and empty rows.
- */
+/* test_select_shapes.cu: the operator on sizes: its capacities and the sizes around them, k from 0 past its limit, short and empty rows. */
 #include "01_row_select.cuh"
 #include "select_case.h"
 

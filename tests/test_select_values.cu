@@ -48,7 +48,8 @@ TEST_CASE("A06 a dense coarse bin") {
     const int n = 131072, k = 2048;
     trial t(matrix_of(test_size(16, 1), n, [](int r, int i) {
         const int p = permuted(n, r, i);
-        return p < 100000 ? bits_float(0x3f800000u + (uint32_t)p) : p >= n - 1000 ? 2.0f + (float)(p - (n - 1000)) * 0x1p-10f : -1.0f - (float)p * 0x1p-10f;
+        if (p >= n - 1000) return 2.0f + (float)(p - (n - 1000)) * 0x1p-10f;
+        return p < 100000 ? bits_float(0x3f800000u + (uint32_t)p) : -1.0f - (float)p * 0x1p-10f;
     }));
     t.answer_is(k, [](int r, int i) {
         const int p = permuted(n, r, i);
@@ -128,7 +129,9 @@ TEST_CASE("A20 NaNs") {
             for (uint32_t nan : {0x7fc00000u, 0xffc00000u, 0x7f800001u}) {
                 if (nan != 0x7fc00000u && at != 32) continue;
                 trial t(matrix_of(2, n, [=](int r, int i) { return i == at ? bits_float(nan) : ramp(n, r, i); }));
-                t.answer_is(1, [=](int r, int i) { return TOPKIT_NAN == TOPKIT_NAN_HIGHEST ? i == at : i != at && permuted(n, r, i) >= n - 2; });
+                t.answer_is(1, [=](int r, int i) {
+                    return TOPKIT_NAN == TOPKIT_NAN_HIGHEST ? i == at : i != at && permuted(n, r, i) >= n - 2;
+                });
                 t.check(512);
             }
         }
@@ -141,7 +144,8 @@ TEST_CASE("A20 rows with fewer numbers than k are filled with NaNs") {
         check_all(&t, {2048, 512, 20});
         trial all(matrix_of(2, n, [](int, int i) { return bits_float(0x7f800001u + (uint32_t)i); }));
         check_all(&all, {2048, 33});
-        trial infinite(matrix_of(2, n, [](int, int i) { return bits_float(i % 3 == 0 ? 0x7fc00000u : i % 3 == 1 ? 0x7f800000u : 0xff800000u); }));
+        const uint32_t in_turn[] = {0x7fc00000u, 0x7f800000u, 0xff800000u};
+        trial infinite(matrix_of(2, n, [=](int, int i) { return bits_float(in_turn[i % 3]); }));
         check_all(&infinite, {2048, n / 3 < 2048 ? n / 3 : 2047});
     }
 }
@@ -161,15 +165,15 @@ TEST_CASE("A22 a boundary tie group larger than any buffer") {
     check_all(&t, {k, 1000, 1001});
 }
 
-/* A full buffer asks for strictly better scores: what comes last is better by one step of the floats, be that a denormal, a zero, an infinity. */
+/* A full buffer asks for strictly better scores: what comes last is one step of the floats better: a denormal, a zero, an infinity. */
 TEST_CASE("A plateau wider than any buffer, and behind it the next float") {
     const int n = test_size(131072, 20000);
     struct step {
         uint32_t plateau, next;
     };
-    std::vector<step> steps = {{0x3f800000u, 0x3f800001u}, {0xbf800000u, 0xbf7fffffu}, {0x80000000u, 0x00000001u}, {0x00000000u, 0x00000001u},
-                               {0x80000001u, 0x00000000u}, {0x80000001u, 0x80000000u}, {0x007fffffu, 0x00800000u}, {0x7f7fffffu, 0x7f800000u},
-                               {0xff800000u, 0xff7fffffu}};
+    std::vector<step> steps = {{0x3f800000u, 0x3f800001u}, {0xbf800000u, 0xbf7fffffu}, {0x80000000u, 0x00000001u},
+                               {0x00000000u, 0x00000001u}, {0x80000001u, 0x00000000u}, {0x80000001u, 0x80000000u},
+                               {0x007fffffu, 0x00800000u}, {0x7f7fffffu, 0x7f800000u}, {0xff800000u, 0xff7fffffu}};
     steps.push_back(TOPKIT_NAN == TOPKIT_NAN_HIGHEST ? step{0x7f800000u, 0xffc00000u} : step{0x7fc00000u, 0xff800000u});
     for (step s : steps) {
         trial t(matrix_of(test_size(8, 1), n, [=](int, int i) { return bits_float(i < n - 700 ? s.plateau : s.next); }));
@@ -187,7 +191,9 @@ TEST_CASE("A sample that sees only the best, or only the worst, changes nothing 
         stats.fill(0);
         trial t(matrix_of(1, n, [](int, int) { return 0.0f; }));
         for (int phase = 0; phase < 128; phase++) {
-            t.m.fill([=](int r, int i) { return (i / 4 % 128 == phase ? best ? 2.0f : 0.25f : 1.0f) + (float)permuted(n, r, i) * 0x1p-20f; });
+            t.m.fill([=](int r, int i) {
+                return (i / 4 % 128 != phase ? 1.0f : best ? 2.0f : 0.25f) + (float)permuted(n, r, i) * 0x1p-20f;
+            });
             t.rewrite(nullptr);
             REQUIRE(t.prepare(k, {TOPKIT_ROUTE_ROW, phase & 1, TOPKIT_ORDER_NONE}));
             t.now.stats = (topkit_select_stats *)stats.data;

@@ -1,5 +1,4 @@
-/* test_select_workspace.cu: the operator's workspace: its size, what happens when it is wrong, and that it cleans up behind itself.
- */
+/* test_select_workspace.cu: the operator's workspace: its size, what happens when it is wrong, and that it cleans up behind itself. */
 #include "select_case.h"
 
 static float ramp(int n, int r, int i) { return (float)permuted(n, r, i) * 0x1p-10f; }
@@ -87,8 +86,8 @@ TEST_CASE("B12 a workspace is zeroed once and then serves any launch") {
     workspace.fill(0);
     int done = 0;
     for (int launch = 0; done < launches; launch++) {
-        const int rows = 1 + (int)(hashed(launch, 0) % (unsigned)(launch % 5 == 0 ? most_rows : 30)), n = 1 + (int)(hashed(launch, 1) % 12000u);
-        const int width = rows > 100 ? n % 700 + 1 : n, k = 1 + (int)(hashed(launch, 2) % 2048u);
+        const int rows = 1 + (int)(hashed(launch, 0) % (unsigned)(launch % 5 == 0 ? most_rows : 30));
+        const int width = 1 + (int)(hashed(launch, 1) % (rows > 100 ? 700u : 12000u)), k = 1 + (int)(hashed(launch, 2) % 2048u);
         matrix m = matrix_of(rows, width, [](int, int) { return 0.0f; });
         for (int r = 0; r < rows && launch % 3; r++) m.lengths.push_back((int)(hashed(launch, 100 + r) % (unsigned)(width + 1)));
         m.fill([=](int r, int i) { return (float)(hashed(launch * 1000 + r, i) & 0xfffff); });
