@@ -100,32 +100,43 @@ struct collector_record {
     int held;
 };
 
-/* Collects a row with the results of the appends ignored. `staged`: the tile is copied to shared memory first and appended from there. */
+enum { FROM_REGISTERS, FROM_STAGE, TWO_TILES, WAYS };
+
+/* Collects a row with the results of the appends ignored: tiles from registers, from a stage, or two that adjoin at once from a stage. */
 static __global__ void collector_append(test_shape shape, unsigned *others, const float *scores, int length, unsigned key, int capacity,
-                                        int staged, topkit_candidate *items, unsigned *failed, collector_record *out) {
+                                        int way, topkit_candidate *items, unsigned *failed, collector_record *out) {
     TOPKIT_SHARED(memory);
     float *stages = (float *)memory;
     topkit_group g;
     if (!test_enter(shape, others, &g)) return;
-    topkit_collector_state *state = (topkit_collector_state *)(stages + topkit_warps(g) * TOPKIT_TILE);
-    topkit_candidate *buffer = (topkit_candidate *)(state + 1); /* the last thing in shared memory */
-    const topkit_collector c = {buffer, capacity, stages + topkit_warp_rank(g) * TOPKIT_TILE, state};
+    topkit_collector_state *state = (topkit_collector_state *)(stages + topkit_warps(g) * 2 * TOPKIT_TILE);
+    topkit_candidate *buffer = (topkit_candidate *)(state + 1);
+    const topkit_collector c = {buffer, capacity, stages + topkit_warp_rank(g) * 2 * TOPKIT_TILE, state};
     const topkit_row row = {scores, length};
     const topkit_tiles tiles = topkit_row_tiles(row);
     const topkit_gate gate = topkit_gate_at(key, TOPKIT_INDEX_LIMIT);
+    const int whole = (tiles.vectors + TOPKIT_TILE_VECTORS - 1) / TOPKIT_TILE_VECTORS; /* tiles but the edge, which adjoins nothing */
+    const int step = way == TWO_TILES ? 2 : 1;
     if (g.thread == 0) topkit_collector_clear(c);
     topkit_group_sync(g);
-    for (int n = (int)topkit_warp_rank(g); n < tiles.count; n += (int)topkit_warps(g)) {
+    for (int n = (int)topkit_warp_rank(g) * step; n < tiles.count; n += (int)topkit_warps(g) * step) {
         topkit_tile tile;
         bool stored = true;
-        topkit_tile_load(tiles, n, topkit_lane(g), &tile);
-        if (staged) {
-            const unsigned mask = topkit_gate_mask<TOPKIT_ANY>(g, gate, &tile);
-            for (int u = 0; u < 4; u++) ((float4 *)c.stage)[u * 32 + topkit_lane(g)] = tile.v[u];
-            __syncwarp();
-            if (__any_sync(TOPKIT_FULL_MASK, mask != 0)) stored = topkit_collect_staged(g, c, c.stage, tile.first, mask);
-        } else {
+        if (way == FROM_REGISTERS) {
+            topkit_tile_load(tiles, n, topkit_lane(g), &tile);
             stored = topkit_collect_tile<TOPKIT_ANY>(g, c, gate, &tile);
+        } else {
+            for (int begin = n; begin < n + step && begin < tiles.count;) {
+                unsigned mask = 0;
+                int first = 0, count = 0;
+                for (; begin < n + step && begin < tiles.count && (count == 0 || begin < whole); begin++, count++) {
+                    topkit_tile_load(tiles, begin, topkit_lane(g), &tile);
+                    mask |= topkit_gate_mask<TOPKIT_ANY>(g, gate, &tile) << (16 * count);
+                    for (int u = 0; u < 4; u++) ((float4 *)c.stage)[(count * 4 + u) * 32 + (int)topkit_lane(g)] = tile.v[u];
+                    if (count == 0) first = tile.first;
+                }
+                if (__any_sync(TOPKIT_FULL_MASK, mask != 0)) stored &= topkit_collect_staged(g, c, c.stage, first, mask);
+            }
         }
         if (!stored && topkit_lane(g) == 0) atomicAdd(failed, 1u);
     }
@@ -154,17 +165,17 @@ TEST_CASE("collector: counts of candidates around the capacity, from one lane or
     everywhere([&](test_shape shape) {
         for (int wanted : {1, capacity - 1, capacity, capacity + 1, 4 * capacity}) {
             for (int pattern = 0; pattern < 4; pattern++) {
-                const int staged = (wanted + pattern) % 2, shift = pattern == 2 ? 0 : wanted % 4;
-                INFO("candidates " << wanted << ", pattern " << pattern << ", staged " << staged);
+                const int way = (wanted / 150 + pattern) % WAYS, shift = pattern == 2 ? 0 : wanted % 4;
+                INFO("candidates " << wanted << ", pattern " << pattern << ", way " << way);
                 const score_bits scores = patterned(wanted, pattern); /* its end makes the last warp's tile a ragged one */
                 device_buffer<uint32_t> row(scores, shift, true);
                 device_buffer<topkit_candidate> items(capacity);
                 device_buffer<unsigned> failed(1, 0);
                 device_buffer<collector_record> out(1);
-                const size_t shared = shape.warps * TOPKIT_TILE * sizeof(float) + sizeof(topkit_collector_state) +
+                const size_t shared = shape.warps * 2 * TOPKIT_TILE * sizeof(float) + sizeof(topkit_collector_state) +
                                       capacity * sizeof(topkit_candidate);
                 test_run(shape, 1, shared, collector_append, (const float *)row.data, scores.size(), expected_key(bits_of(1.0f)),
-                         capacity, staged, items.data, failed.data, out.data);
+                         capacity, way, items.data, failed.data, out.data);
                 const collector_record record = out.read()[0];
                 REQUIRE(record.count == (unsigned)wanted); /* the true number, not the stored one */
                 REQUIRE(record.overflowed == (wanted > capacity));

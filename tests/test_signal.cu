@@ -9,10 +9,10 @@ static __global__ void signal_phases(unsigned *out) {
     if (threadIdx.x == 0) {
         topkit_signal_init(s, 2);
         for (int arrivals = 0; arrivals < 4; arrivals++) {
-            out[arrivals] = topkit_signal_test(s, arrivals / 2);
+            out[arrivals] = topkit_signal_test(s, arrivals / 2) || topkit_signal_test_for(s, arrivals / 2, 50);
             topkit_signal_arrive(s);
         }
-        out[4] = topkit_signal_test(s, 1);
+        out[4] = topkit_signal_test(s, 1) && topkit_signal_test_for(s, 1, 50);
         topkit_signal_wait(s, 1);
     }
 }
