@@ -9,7 +9,7 @@
  *   storage       `count` floats of caller's shared (or global) memory, 16-byte aligned unless the width is 1
  *   sync          no barrier. Direct: sync the group before reading. Asynchronous: each thread waits, then sync the group
  *   determinism   the same seed gives the same sample
- *   cost          count / width sectors of memory
+ *   cost          the 32-byte sectors of memory that the vectors touch
  *
  *   available = length - head                      head: scores before the first 16-byte boundary; 0 for width 1
  *   phase     = width * (hash(seed) mod (stride / width))

@@ -5,9 +5,9 @@
  * itself when the last worker leaves: no memset between launches. The order puts long rows first, so that the launch ends on short ones.
  *
  *   scope         claim, leave: one thread of a worker. order: group
- *   storage       topkit_queue in global memory (16 bytes, zeroed once); 4 bytes a row for the order, 4 more a row for segments;
+ *   storage       topkit_queue in global memory (16 bytes, zeroed once); 4 bytes a row for the order, 4 more a row and 4 for segments;
  *                 topkit_digit_storage (shared, histogram zero before and after)
- *   sync          claims are atomics. order: 2 barriers a step of `size` rows at most; ends with a barrier
+ *   sync          claims are atomics. order: 5 barriers; segments: 2 for each `size` rows and 1; both end with one
  *   determinism   each item is issued exactly once; which worker gets it is open
  *   cost          one global atomic an item; the order reads the lengths twice
  *
