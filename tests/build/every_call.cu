@@ -50,7 +50,7 @@ __global__ void every_call_ptx(unsigned *out, const float *scores) {
     topkit_mbarrier_arrive_expect(&bar, 64);
     topkit_bulk_copy(copied + 16, scores, 64, &bar);
 #endif
-    topkit_mbarrier_wait(&bar, topkit_mbarrier_test(&bar, 0) ? 1 : 0);
+    topkit_mbarrier_wait(&bar, topkit_mbarrier_test(&bar, 0) || topkit_mbarrier_test_for(&bar, 0, 1000) ? 1 : 0);
     out[5] = (unsigned)copied[threadIdx.x];
 }
 
@@ -58,7 +58,7 @@ __global__ void every_call_signal(unsigned *out) {
     __shared__ topkit_signal signal;
     topkit_signal_init(&signal, blockDim.x);
     topkit_signal_arrive(&signal);
-    out[0] = topkit_signal_test(&signal, 0);
+    out[0] = topkit_signal_test(&signal, 0) + topkit_signal_test_for(&signal, 0, 1000);
     topkit_signal_wait(&signal, 1);
 }
 
