@@ -4,8 +4,8 @@
  *
  *     producer (1 warp)    [1] claims rows; its copies fill a ring of stages with the scores, row after row without a gap
  *     proposer (4 warps)   [2] [3] samples the next row and proposes its threshold while the present one is scanned
- *     scan (8 warps)       [4] compares the row in the ring with its gate; what passes goes to one of two candidate buffers
- *     refiner (12 warps)   [5] [6] [7] certifies, refines and delivers the row before
+ *     scan (16 warps)      [4] compares the row in the ring with its gate; what passes goes to one of two candidate buffers
+ *     refiner (8 warps)    [5] [6] [7] certifies, refines and delivers the row before
  *
  *          memory ==copies==> ring ==tiles==> scan --candidates--> buffer 0 or 1 --> refiner --> indices
  *             ^                                 ^                                    |    |
@@ -31,13 +31,13 @@
 
 #define TOPKIT_PIPELINED_MAX_K 4096
 #define TOPKIT_PIPELINED_CAPACITY 5632
-#define TOPKIT_PIPELINED_SCAN_WARPS 8
-#define TOPKIT_PIPELINED_REFINER_WARPS 12
+#define TOPKIT_PIPELINED_SCAN_WARPS 16
+#define TOPKIT_PIPELINED_REFINER_WARPS 8
 #define TOPKIT_PIPELINED_PROPOSER_WARPS 4
 #define TOPKIT_PIPELINED_THREADS ((TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS + TOPKIT_PIPELINED_PROPOSER_WARPS + 1) * 32)
-#define TOPKIT_PIPELINED_STAGES 3 /* a multiple of the teams: each stage then is one team's, which its parities rely on */
+#define TOPKIT_PIPELINED_STAGES 3
 #define TOPKIT_PIPELINED_CHUNK 8192 /* scores a stage. 32 KB copies beat 16 KB ones by 2 to 5 % */
-#define TOPKIT_PIPELINED_SHARE 1024 /* scores of a stage that a warp appends at once: two tiles for one vote, one scan and one atomic */
+#define TOPKIT_PIPELINED_SHARE 512  /* scores of a stage that a warp appends at once: one tile, or two */
 #define TOPKIT_PIPELINED_READERS (TOPKIT_PIPELINED_CHUNK / TOPKIT_PIPELINED_SHARE)
 #define TOPKIT_PIPELINED_TEAMS (TOPKIT_PIPELINED_SCAN_WARPS / TOPKIT_PIPELINED_READERS) /* stages being scanned at a time */
 #define TOPKIT_PIPELINED_AHEAD 16   /* chunks before a row's end at which the next one is claimed */
@@ -79,6 +79,9 @@ typedef struct topkit_pipelined_storage {
 static inline size_t topkit_pipelined_shared(void) {
     return TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELINED_SCRATCH + sizeof(topkit_pipelined_storage);
 }
+
+/* Each stage is one team's for ever. A warp that saw only every other use of a stage could mistake one for the next but one: parities. */
+static_assert(TOPKIT_PIPELINED_STAGES % TOPKIT_PIPELINED_TEAMS == 0, "stages are dealt out to the teams");
 
 static __device__ __forceinline__ int topkit_pipelined_chunks(topkit_tiles tiles) {
     const int vectors = TOPKIT_PIPELINED_CHUNK / 4;
@@ -227,11 +230,11 @@ static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select
         for (;;) {
             for (; chunk < end; chunk += TOPKIT_PIPELINED_TEAMS) {
                 const topkit_pipelined_place at = topkit_pipelined_at(chunk);
+                if (!topkit_pipelined_wait(&s->stage_full[at.stage], at.use, c)) break;
                 const float *share = (const float *)(ring + at.stage * TOPKIT_PIPELINED_STAGE_BYTES) + reader * TOPKIT_PIPELINED_SHARE;
                 const int nth = (int)(chunk - begin);
                 const int first = (step == 0 ? nth : (int)((long long)nth * step % chunks)) * TOPKIT_PIPELINED_CHUNK + (int)reader * TOPKIT_PIPELINED_SHARE;
                 unsigned mask = 0;
-                if (!topkit_pipelined_wait(&s->stage_full[at.stage], at.use, c)) break;
 #pragma unroll
                 for (int t = 0; t < TOPKIT_PIPELINED_SHARE / TOPKIT_TILE; t++) {
                     topkit_tile tile;

@@ -87,7 +87,7 @@ static int launch(void (*kernel)(topkit_select_job), const topkit_select_params 
 
 /* The plan and the kernels must agree on what a launch is given. */
 static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELINED_SCRATCH + sizeof(topkit_pipelined_storage) <= 232448, "plan.c");
-static_assert(TOPKIT_PIPELINED_THREADS == 800 && TOPKIT_PIPELINED_CAPACITY == 5632 && TOPKIT_ROW_THREADS == 512, "plan.c");
+static_assert(TOPKIT_PIPELINED_THREADS == 928 && TOPKIT_PIPELINED_CAPACITY == 5632 && TOPKIT_ROW_THREADS == 512, "plan.c");
 static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
 
 static int launch_route(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {

@@ -11,7 +11,7 @@ enum {
     ROW_FIXED_SHARED = 40960,  /* refiner, state and sample, at most */
     ROW_MIN_CAPACITY = 8192,   /* four times a k of 2048: a proposal for 2k scores overfills it once in a million rows */
     PIPELINED_MAX_K = 4096,
-    PIPELINED_THREADS = 800,
+    PIPELINED_THREADS = 928,
     PIPELINED_CAPACITY = 5632,
     PIPELINED_SHARED = 232448,
     PIPELINED_MIN_LENGTH = 49152,
