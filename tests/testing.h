@@ -164,10 +164,10 @@ static inline void test_run(test_shape shape, unsigned blocks, size_t shared, vo
     const unsigned above = shape.block_warps - shape.first - shape.warps;
     device_buffer<unsigned> others(4 * blocks, 0);
     test_launch(blocks, shape.block_warps * TOPKIT_WARP, shared, kernel, shape, others.data, arguments...);
-    std::vector<unsigned> expected;
+    std::vector<unsigned> expected(4 * blocks, 0);
     for (unsigned b = 0; b < blocks; b++) {
-        const unsigned here[] = {shape.first * TOPKIT_WARP * 3, above * TOPKIT_WARP * 3, 0, 0};
-        expected.insert(expected.end(), here, here + 4);
+        expected[4 * b] = shape.first * TOPKIT_WARP * 3;
+        expected[4 * b + 1] = above * TOPKIT_WARP * 3;
     }
     REQUIRE(others.read() == expected);
 }
