@@ -31,13 +31,13 @@
 
 #define TOPKIT_PIPELINED_MAX_K 4096
 #define TOPKIT_PIPELINED_CAPACITY 5632
-#define TOPKIT_PIPELINED_SCAN_WARPS 16
-#define TOPKIT_PIPELINED_REFINER_WARPS 8
+#define TOPKIT_PIPELINED_SCAN_WARPS 12
+#define TOPKIT_PIPELINED_REFINER_WARPS 12
 #define TOPKIT_PIPELINED_PROPOSER_WARPS 4
 #define TOPKIT_PIPELINED_THREADS ((TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS + TOPKIT_PIPELINED_PROPOSER_WARPS + 1) * 32)
-#define TOPKIT_PIPELINED_STAGES 3
-#define TOPKIT_PIPELINED_CHUNK 8192 /* scores a stage. 32 KB copies beat 16 KB ones by 2 to 5 % */
-#define TOPKIT_PIPELINED_SHARE 512  /* scores of a stage that a warp appends at once: one tile, or two */
+#define TOPKIT_PIPELINED_STAGES 4
+#define TOPKIT_PIPELINED_CHUNK 6144 /* scores a stage: 24 KB copies; 16 KB ones cost 2 to 5 % */
+#define TOPKIT_PIPELINED_SHARE 1024 /* scores of a stage that a warp appends at once: two tiles for one vote, one scan and one atomic */
 #define TOPKIT_PIPELINED_READERS (TOPKIT_PIPELINED_CHUNK / TOPKIT_PIPELINED_SHARE)
 #define TOPKIT_PIPELINED_TEAMS (TOPKIT_PIPELINED_SCAN_WARPS / TOPKIT_PIPELINED_READERS) /* stages being scanned at a time */
 #define TOPKIT_PIPELINED_AHEAD 16   /* chunks before a row's end at which the next one is claimed */

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 . tests/setup.sh
 
 folder=${1:-build-tests}
-need_packages g++ make pkg-config python3 libboost-context-dev catch2 clang libclang-rt-14-dev cmake
+need_packages g++ make pkg-config python3 libboost-context-dev catch2 clang llvm libclang-rt-14-dev cmake
 need_meson
 find_cuda
 arch=$gpu
