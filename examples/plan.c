@@ -43,7 +43,8 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     p.density = 128;
     p.width = 4;
     p.workspace_bytes = QUEUE_BYTES + (size_t)rows * 4;
-    const bool can_pipeline = device->arch >= 90 && device->shared_per_block >= PIPELINED_SHARED && device->threads_per_sm >= PIPELINED_THREADS &&
+    const bool can_pipeline = device->arch >= 90 && device->shared_per_block >= PIPELINED_SHARED &&
+                              device->shared_per_sm >= PIPELINED_SHARED + SYSTEM_SHARED && device->threads_per_sm >= PIPELINED_THREADS &&
                               k <= PIPELINED_MAX_K;
     if (route == TOPKIT_ROUTE_PIPELINED && !can_pipeline) return TOPKIT_ERROR_DEVICE;
     if (route == TOPKIT_ROUTE_PIPELINED || (route == TOPKIT_ROUTE_AUTO && can_pipeline && max_length >= PIPELINED_MIN_LENGTH && rows > 2 * device->sm_count)) {
