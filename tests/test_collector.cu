@@ -288,6 +288,7 @@ static __global__ void collector_scan(test_shape shape, unsigned *others, const 
         if (g.thread == 0) {
             *out.held = held;
             *out.state = *state;
+            topkit_collector_clear(c); /* the scan ends with a barrier: everybody knows what is held */
         }
         if (held >= wanted) {
             topkit_refine<TIES>(g, items, held, wanted, sink, r);
