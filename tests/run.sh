@@ -20,7 +20,7 @@ configure "$folder" -Dcuda=$cuda -Dgpu_archs="$arch" -Dtests=enabled -Dexecutor=
 say "building"
 "$meson" compile -C "$folder" >"$folder/compile.log" 2>&1 || { grep -v '^\[' "$folder/compile.log" | tail -n 60; echo '0 passed, 1 failed, 0 skipped'; exit 1; }
 say "testing"
-"$meson" test -C "$folder" --no-rebuild --print-errorlogs
+"$meson" test -C "$folder" --print-errorlogs
 status=$?
 
 # one JSON object a line; a quote inside a string is escaped, so these patterns match the object's own members only
