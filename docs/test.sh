@@ -22,6 +22,8 @@ for page in README.md docs/*.md; do
     diff "$page" "$work/$page" || fail "$page quotes what its sources do not say: run docs/make.sh"
 done
 
+python3 bench/tables.py --check || fail "a table is not what bench/results/h200.json says"
+
 links=0
 for page in README.md docs/*.md docs/blocks/*.md; do
     folder=$(dirname "$page")
