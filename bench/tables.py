@@ -28,7 +28,8 @@ def width(columns):
 
 class Results:
     def __init__(self):
-        self.by_key = {(r["kernel"], r["suite"], r["input"], r["lengths"], r["rows"], r["columns"]): r for r in load("results/h200.json")["results"]}
+        names = ("kernel", "suite", "input", "lengths", "rows", "columns")
+        self.by_key = {tuple(r[n] for n in names): r for r in load("results/h200.json")["results"]}
         self.peers = {(e["suite"], e["input"], e["lengths"], e["rows"], e["columns"]): e for e in load("peers.json")["entries"]}
 
     def get(self, suite, name, lengths, rows, columns, kernel="topkit-auto"):
@@ -88,7 +89,8 @@ def hard(results):
     lines = ["| input | time | over normal | peer's time over ours |", "|---|---|---|---|"]
     for key, r in results.by_key.items():
         if key[:2] == ("topkit-auto", "hard"):
-            lines.append(f"| {key[2]} | {r['us']:.0f} us | {r['us'] / usual:.2f} | {against(r, results.peer('hard', key[2], 'mixed', 1024, 131072))} |")
+            peer = results.peer("hard", key[2], "mixed", 1024, 131072)
+            lines.append(f"| {key[2]} | {r['us']:.0f} us | {r['us'] / usual:.2f} | {against(r, peer)} |")
     return lines
 
 
@@ -143,7 +145,8 @@ def main(arguments):
         path = os.path.join(ROOT, name)
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        new = re.sub(r"(<!-- table ([a-z-]+) -->\n).*?(<!-- end -->)", lambda m: m[1] + "\n".join(content[m[2]]) + "\n" + m[3], text, flags=re.S)
+        new = re.sub(r"(<!-- table ([a-z-]+) -->\n).*?(<!-- end -->)", lambda m: m[1] + "\n".join(content[m[2]]) + "\n" + m[3], text,
+                     flags=re.S)
         if new == text:
             continue
         stale = 1

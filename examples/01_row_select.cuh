@@ -15,8 +15,8 @@
  *
  * Rows of at most k scores are copied out; rows that fit the buffer skip [2] and [3] and collect everything.
  *
- *   k             1 .. TOPKIT_ROW_MAX_K
- *   shared        topkit_row_select_shared(capacity): 107 KB for k <= 2048, two blocks a multiprocessor
+ *   k             1 .. 4096 (plan.c)
+ *   shared        40 KB and 8 bytes a candidate: 104 KB for k <= 2048, two blocks a multiprocessor
  *   workspace     16 bytes + 4 a row, zeroed once
  *   reads         the row once, plus one 32-byte sector in 2 KB for the sample
  */
@@ -37,12 +37,9 @@ typedef struct topkit_row_select_storage {
 
 #define TOPKIT_ROW_HEADER ((sizeof(topkit_row_select_storage) + 15) / 16 * 16)
 
-static inline size_t topkit_row_select_shared(int capacity) {
-    return TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) + (size_t)capacity * sizeof(topkit_candidate);
-}
-
 /* Row r becomes the next one: where it lies, and its sample under way. */
-static __device__ __forceinline__ void topkit_row_begin(topkit_group block, const topkit_select_job &job, int r, topkit_row *slot, float *sample) {
+static __device__ __forceinline__ void topkit_row_begin(topkit_group block, const topkit_select_job &job, int r, topkit_row *slot,
+                                                        float *sample) {
     if (r >= job.rows) return;
     const topkit_row row = topkit_job_row(job, r);
     if (topkit_job_samples(job, row)) topkit_sample_async(block, topkit_job_sampling(job, row, r, TOPKIT_ROW_SAMPLE), sample);
@@ -90,10 +87,11 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
             if (topkit_job_samples(job, row)) {
                 const int count = topkit_sample_count(topkit_job_sampling(job, row, r, TOPKIT_ROW_SAMPLE)); /* [2] */
                 const int rank = topkit_job_rank(job, row.length, count);
-                gate = topkit_gate_at(topkit_propose_from_sample(block, sample, count, rank, 0, &s->refiner.digit).key, TOPKIT_INDEX_LIMIT); /* [3] */
+                gate = topkit_gate_at(topkit_propose_from_sample(block, sample, count, rank, 0, &s->refiner.digit).key,
+                                      TOPKIT_INDEX_LIMIT); /* [3] */
             }
             held = topkit_scan<TIES>(block, row, wanted, gate, TOPKIT_ASCENDING, collector, &s->refiner); /* [4] */
-            if (held < wanted) { /* [5] */
+            if (held < wanted) {                                                                          /* [5] */
                 recoveries = 1;
                 if (block.thread == 0) {
                     s->collected.dropped += (unsigned)held;

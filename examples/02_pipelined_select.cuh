@@ -1,11 +1,12 @@
-/* 02_pipelined_select.cuh: exact Top-K for many long rows. The steps of 01_row_select.cuh, each by warps of their own, so that memory never waits.
+/* 02_pipelined_select.cuh: exact Top-K for many long rows: the steps of 01_row_select.cuh, each by warps of its own, so that memory never
+ * waits.
  *
  * One persistent block a multiprocessor, four kinds of warps:
  *
  *     producer (1 warp)    [1] claims rows; its copies fill a ring of stages with the scores, row after row without a gap
  *     proposer (4 warps)   [2] [3] samples the next row and proposes its threshold while the present one is scanned
- *     scan (16 warps)      [4] compares the row in the ring with its gate; what passes goes to one of two candidate buffers
- *     refiner (8 warps)    [5] [6] [7] certifies, refines and delivers the row before
+ *     scan (12 warps)      [4] compares the row in the ring with its gate; what passes goes to one of two candidate buffers
+ *     refiner (12 warps)   [5] [6] [7] certifies, refines and delivers the row before
  *
  *          memory ==copies==> ring ==tiles==> scan --candidates--> buffer 0 or 1 --> refiner --> indices
  *             ^                                 ^                                    |    |
@@ -19,8 +20,8 @@
  * A buffer that fills up is compacted by the scan warps themselves. A row whose gate was too high goes round once more, between other rows,
  * with an open gate and its chunks shuffled: nobody waits for it.
  *
- *   k             1 .. TOPKIT_PIPELINED_MAX_K
- *   shared        topkit_pipelined_shared(): 227 KB, one block a multiprocessor; compute capability 9.0 (bulk copies)
+ *   k             1 .. 4096 (plan.c); the buffers are meant for 2048
+ *   shared        227 KB, one block a multiprocessor; compute capability 9.0 (bulk copies)
  *   workspace     16 bytes + 4 a row, zeroed once
  *   reads         the row once; the sample's sectors stay in L2 until the stream comes by (docs/performance.md)
  */
@@ -29,7 +30,6 @@
 
 #include "select_job.cuh"
 
-#define TOPKIT_PIPELINED_MAX_K 4096
 #define TOPKIT_PIPELINED_CAPACITY 5632
 #define TOPKIT_PIPELINED_SCAN_WARPS 12
 #define TOPKIT_PIPELINED_REFINER_WARPS 12
@@ -40,7 +40,7 @@
 #define TOPKIT_PIPELINED_SHARE 1024 /* scores of a stage that a warp appends at once: two tiles for one vote, one scan and one atomic */
 #define TOPKIT_PIPELINED_READERS (TOPKIT_PIPELINED_CHUNK / TOPKIT_PIPELINED_SHARE)
 #define TOPKIT_PIPELINED_TEAMS (TOPKIT_PIPELINED_SCAN_WARPS / TOPKIT_PIPELINED_READERS) /* stages being scanned at a time */
-#define TOPKIT_PIPELINED_AHEAD 16   /* chunks before a row's end at which the next one is claimed */
+#define TOPKIT_PIPELINED_AHEAD 16    /* chunks before a row's end at which the next one is claimed */
 #define TOPKIT_PIPELINED_SAMPLE 4096 /* scores of a sample at most */
 
 typedef struct topkit_pipelined_row {
@@ -58,10 +58,10 @@ typedef struct topkit_pipelined_pass {
 typedef struct topkit_pipelined_storage {
     topkit_refiner_storage refine, compact; /* of the refiner and of the scan warps */
     topkit_digit_storage propose;
-    topkit_collector_state collected[2];  /* of buffer 0 and 1 */
-    topkit_pipelined_row claimed[4];      /* producer to proposer */
-    topkit_pipelined_pass gated[4];       /* proposer to refiner */
-    topkit_pipelined_pass present[2];     /* refiner to scan, by buffer */
+    topkit_collector_state collected[2]; /* of buffer 0 and 1 */
+    topkit_pipelined_row claimed[4];     /* producer to proposer */
+    topkit_pipelined_pass gated[4];      /* proposer to refiner */
+    topkit_pipelined_pass present[2];    /* refiner to scan, by buffer */
     topkit_signal claim_full[4], claim_empty[4], gate_full[4], gate_empty[4];
     topkit_signal stage_full[TOPKIT_PIPELINED_STAGES], stage_empty[TOPKIT_PIPELINED_STAGES];
     topkit_signal ready[2], scanned[2]; /* of buffer 0 and 1 */
@@ -75,10 +75,6 @@ typedef struct topkit_pipelined_storage {
 #define TOPKIT_PIPELINED_RING (TOPKIT_PIPELINED_STAGES * TOPKIT_PIPELINED_STAGE_BYTES)
 #define TOPKIT_PIPELINED_ITEMS (TOPKIT_PIPELINED_CAPACITY * 8)
 #define TOPKIT_PIPELINED_SCRATCH ((TOPKIT_PIPELINED_SAMPLE + TOPKIT_TILE) * 4)
-
-static inline size_t topkit_pipelined_shared(void) {
-    return TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELINED_SCRATCH + sizeof(topkit_pipelined_storage);
-}
 
 /* Each stage is one team's for ever. A warp that saw only every other use of a stage could mistake one for the next but one: parities. */
 static_assert(TOPKIT_PIPELINED_STAGES % TOPKIT_PIPELINED_TEAMS == 0, "stages are dealt out to the teams");
@@ -109,7 +105,8 @@ typedef struct topkit_pipelined_feed {
 
 /* The next row: one that has to be repeated, or the queue's next, or the end once the queue is dry and every pass is settled. With `waits`
  * unset it may also be unknown yet: the present row must be streamed to its end before its own verdict can be waited for. */
-static __device__ topkit_pipelined_row topkit_pipelined_claim(const topkit_select_job &job, topkit_pipelined_storage *s, topkit_pipelined_feed *feed, bool waits) {
+static __device__ topkit_pipelined_row topkit_pipelined_claim(const topkit_select_job &job, topkit_pipelined_storage *s,
+                                                              topkit_pipelined_feed *feed, bool waits) {
     const int workers = (int)gridDim.x;
     topkit_pipelined_row next = {{job.scores, 0}, TOPKIT_PIPELINED_END, 0};
     for (;;) {
@@ -154,7 +151,8 @@ static __device__ void topkit_pipelined_tell(topkit_pipelined_storage *s, topkit
 }
 
 /* [1] One thread: hands the next row to the proposer, where it is known. */
-static __device__ topkit_pipelined_row topkit_pipelined_announce(const topkit_select_job &job, topkit_pipelined_storage *s, topkit_pipelined_feed *feed, bool waits) {
+static __device__ topkit_pipelined_row topkit_pipelined_announce(const topkit_select_job &job, topkit_pipelined_storage *s,
+                                                                 topkit_pipelined_feed *feed, bool waits) {
     topkit_pipelined_row row = topkit_pipelined_claim(job, s, feed, false);
     if (row.r == TOPKIT_PIPELINED_UNKNOWN) {
         if (!waits) return row;
@@ -168,7 +166,8 @@ static __device__ topkit_pipelined_row topkit_pipelined_announce(const topkit_se
 
 /* [1] One thread: streams row after row through the ring. A row's successor is announced in time for its sample, and not sooner, so that
  * no block sits on a row that another could begin. */
-static __device__ void topkit_pipelined_produce(const topkit_select_job &job, topkit_pipelined_storage *s, unsigned char *ring, bool ordered) {
+static __device__ void topkit_pipelined_produce(const topkit_select_job &job, topkit_pipelined_storage *s, unsigned char *ring,
+                                                bool ordered) {
     topkit_pipelined_feed feed = {0, 0, 0, ordered, false};
     unsigned sent = 0;
     topkit_pipelined_row next = topkit_pipelined_announce(job, s, &feed, true);
@@ -194,7 +193,8 @@ static __device__ void topkit_pipelined_produce(const topkit_select_job &job, to
     }
 }
 
-static __device__ __forceinline__ topkit_collector topkit_pipelined_buffer(topkit_pipelined_storage *s, topkit_candidate *items, float *stage, unsigned b) {
+static __device__ __forceinline__ topkit_collector topkit_pipelined_buffer(topkit_pipelined_storage *s, topkit_candidate *items,
+                                                                           float *stage, unsigned b) {
     topkit_collector c = {items + b * TOPKIT_PIPELINED_CAPACITY, TOPKIT_PIPELINED_CAPACITY, stage, &s->collected[b]};
     return c;
 }
@@ -212,7 +212,8 @@ static __device__ __forceinline__ bool topkit_pipelined_wait(topkit_signal *full
 
 /* [4] The scan warps. */
 template <int TIES>
-static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select_job &job, topkit_pipelined_storage *s, unsigned char *ring, topkit_candidate *items) {
+static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select_job &job, topkit_pipelined_storage *s, unsigned char *ring,
+                                                             topkit_candidate *items) {
     const topkit_group scan = topkit_group_warps(0, TOPKIT_PIPELINED_SCAN_WARPS, 1);
     const unsigned lane = topkit_lane(scan);
     const unsigned team = topkit_warp_rank(scan) / TOPKIT_PIPELINED_READERS, reader = topkit_warp_rank(scan) % TOPKIT_PIPELINED_READERS;
@@ -233,7 +234,8 @@ static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select
                 if (!topkit_pipelined_wait(&s->stage_full[at.stage], at.use, c)) break;
                 const float *share = (const float *)(ring + at.stage * TOPKIT_PIPELINED_STAGE_BYTES) + reader * TOPKIT_PIPELINED_SHARE;
                 const int nth = (int)(chunk - begin);
-                const int first = (step == 0 ? nth : (int)((long long)nth * step % chunks)) * TOPKIT_PIPELINED_CHUNK + (int)reader * TOPKIT_PIPELINED_SHARE;
+                const int first = (step == 0 ? nth : (int)((long long)nth * step % chunks)) * TOPKIT_PIPELINED_CHUNK +
+                                  (int)reader * TOPKIT_PIPELINED_SHARE;
                 unsigned mask = 0;
 #pragma unroll
                 for (int t = 0; t < TOPKIT_PIPELINED_SHARE / TOPKIT_TILE; t++) {
@@ -256,8 +258,10 @@ static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select
 }
 
 /* [2] [3] The proposer warps: a gate for each row; rows that are their own answer are copied here. */
-static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_select_job &job, topkit_pipelined_storage *s, float *sample, bool ordered) {
-    const topkit_group proposer = topkit_group_warps(TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS, TOPKIT_PIPELINED_PROPOSER_WARPS, 3);
+static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_select_job &job, topkit_pipelined_storage *s, float *sample,
+                                                                bool ordered) {
+    const topkit_group proposer =
+        topkit_group_warps(TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS, TOPKIT_PIPELINED_PROPOSER_WARPS, 3);
     unsigned told = 0;
     if (ordered) {
         if (proposer.thread == 0) s->builds = topkit_order_begin(job.queue);
@@ -300,7 +304,8 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
 
 /* The empty buffer gets the edge of its row, which no copy brings, and the scan may begin. */
 template <int TIES>
-static __device__ __forceinline__ void topkit_pipelined_open(topkit_group refiner, topkit_pipelined_storage *s, topkit_pipelined_pass pass, topkit_collector c, unsigned b) {
+static __device__ __forceinline__ void topkit_pipelined_open(topkit_group refiner, topkit_pipelined_storage *s, topkit_pipelined_pass pass,
+                                                             topkit_collector c, unsigned b) {
     if (refiner.thread == 0) {
         s->present[b] = pass;
         topkit_collector_clear(c);
@@ -320,8 +325,8 @@ static __device__ __forceinline__ void topkit_pipelined_open(topkit_group refine
 
 /* [5] [6] [7] The verdict on a pass: -1, or the row that has to go round again. */
 template <int TIES>
-static __device__ __forceinline__ int topkit_pipelined_finish(topkit_group refiner, const topkit_select_job &job, topkit_pipelined_storage *s,
-                                                              topkit_pipelined_row at, topkit_collector c) {
+static __device__ __forceinline__ int topkit_pipelined_finish(topkit_group refiner, const topkit_select_job &job,
+                                                              topkit_pipelined_storage *s, topkit_pipelined_row at, topkit_collector c) {
     const int wanted = at.row.length < job.k ? at.row.length : job.k, held = topkit_collector_held(c);
     if (held >= wanted) topkit_job_deliver<TIES>(refiner, job, at.r, at.row, c.items, held, &s->refine);
     if (refiner.thread == 0) topkit_job_count(job, at.row, held >= wanted, held, held < wanted, c.state);
@@ -330,7 +335,8 @@ static __device__ __forceinline__ int topkit_pipelined_finish(topkit_group refin
 
 /* [5] [6] [7] The refiner warps: opens a buffer for the next row, then finishes the row in the other one. */
 template <int TIES>
-static __device__ __forceinline__ void topkit_pipelined_refine(const topkit_select_job &job, topkit_pipelined_storage *s, topkit_candidate *items, float *edge) {
+static __device__ __forceinline__ void topkit_pipelined_refine(const topkit_select_job &job, topkit_pipelined_storage *s,
+                                                               topkit_candidate *items, float *edge) {
     const topkit_group refiner = topkit_group_warps(TOPKIT_PIPELINED_SCAN_WARPS, TOPKIT_PIPELINED_REFINER_WARPS, 2);
     topkit_pipelined_row before = {{job.scores, 0}, TOPKIT_PIPELINED_UNKNOWN, 0};
     unsigned pass = 0;
@@ -340,7 +346,8 @@ static __device__ __forceinline__ void topkit_pipelined_refine(const topkit_sele
         topkit_group_sync(refiner);
         if (refiner.thread == 0) topkit_signal_arrive(&s->gate_empty[taken % 4]);
         const unsigned b = pass & 1;
-        if (next.at.r != TOPKIT_PIPELINED_UNKNOWN) topkit_pipelined_open<TIES>(refiner, s, next, topkit_pipelined_buffer(s, items, edge, b), b);
+        if (next.at.r != TOPKIT_PIPELINED_UNKNOWN)
+            topkit_pipelined_open<TIES>(refiner, s, next, topkit_pipelined_buffer(s, items, edge, b), b);
         if (before.r >= 0) {
             topkit_signal_wait(&s->scanned[b ^ 1], (pass - 1) / 2);
             const int repeat = topkit_pipelined_finish<TIES>(refiner, job, s, before, topkit_pipelined_buffer(s, items, edge, b ^ 1));
@@ -392,7 +399,8 @@ static __global__ void __launch_bounds__(TOPKIT_PIPELINED_THREADS, 1) topkit_pip
     const int warp = (int)topkit_warp_rank(block);
     if (warp < TOPKIT_PIPELINED_SCAN_WARPS) topkit_pipelined_scan<TIES>(job, s, ring, items);
     else if (warp < TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS) topkit_pipelined_refine<TIES>(job, s, items, edge);
-    else if (warp < TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS + TOPKIT_PIPELINED_PROPOSER_WARPS) topkit_pipelined_propose(job, s, sample, ordered);
+    else if (warp < TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS + TOPKIT_PIPELINED_PROPOSER_WARPS)
+        topkit_pipelined_propose(job, s, sample, ordered);
     else if (topkit_lane(block) == 0) topkit_pipelined_produce(job, s, ring, ordered);
 #endif
 }

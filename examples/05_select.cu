@@ -86,16 +86,19 @@ static int launch(void (*kernel)(topkit_select_job), const topkit_select_params 
 }
 
 /* The plan and the kernels must agree on what a launch is given. */
-static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELINED_SCRATCH + sizeof(topkit_pipelined_storage) <= 232448, "plan.c");
+static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELINED_SCRATCH + sizeof(topkit_pipelined_storage) <= 232448,
+              "plan.c");
 static_assert(TOPKIT_PIPELINED_THREADS == 928 && TOPKIT_PIPELINED_CAPACITY == 5632 && TOPKIT_ROW_THREADS == 512, "plan.c");
 static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
 
 static int launch_route(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
     const bool any = p->ties == TOPKIT_TIES_ANY;
     switch (plan->route) {
-        case TOPKIT_ROUTE_ROW: return launch(any ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
+        case TOPKIT_ROUTE_ROW:
+            return launch(any ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
         case TOPKIT_ROUTE_PIPELINED:
-            return launch(any ? topkit_pipelined_select_kernel<TOPKIT_ANY> : topkit_pipelined_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
+            return launch(any ? topkit_pipelined_select_kernel<TOPKIT_ANY> : topkit_pipelined_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan,
+                          stream);
         default: return TOPKIT_ERROR_OPTION;
     }
 }
@@ -114,6 +117,7 @@ extern "C" int topkit_select(const topkit_select_params *params, void *stream) {
     int status = check(params);
     if (status == TOPKIT_OK) status = make_plan(params, &plan);
     if (status != TOPKIT_OK || plan.route == 0) return status;
-    if (!params->workspace || !aligned(params->workspace, 16) || params->workspace_bytes < plan.workspace_bytes) return TOPKIT_ERROR_WORKSPACE;
+    if (!params->workspace || !aligned(params->workspace, 16) || params->workspace_bytes < plan.workspace_bytes)
+        return TOPKIT_ERROR_WORKSPACE;
     return launch_route(params, &plan, (cudaStream_t)stream);
 }

@@ -7,16 +7,16 @@
 enum {
     ROW_MAX_K = 4096,
     ROW_THREADS = 512,
-    ROW_BLOCKS_PER_SM = 2,     /* what its registers allow */
-    ROW_FIXED_SHARED = 40960,  /* refiner, state and sample, at most */
-    ROW_MIN_CAPACITY = 8192,   /* four times a k of 2048: a proposal for 2k scores overfills it once in a million rows */
+    ROW_BLOCKS_PER_SM = 2,    /* what its registers allow */
+    ROW_FIXED_SHARED = 40960, /* refiner, state and sample, at most */
+    ROW_MIN_CAPACITY = 8192,  /* four times a k of 2048: a proposal for 2k scores overfills it once in a million rows */
     PIPELINED_MAX_K = 4096,
     PIPELINED_THREADS = 928,
     PIPELINED_CAPACITY = 5632,
     PIPELINED_SHARED = 232448,
     PIPELINED_MIN_LENGTH = 49152,
     QUEUE_BYTES = 16,
-    SYSTEM_SHARED = 1024       /* of each resident block */
+    SYSTEM_SHARED = 1024 /* of each resident block */
 };
 
 static int at_most(int a, int b) { return a < b ? a : b; }
@@ -47,7 +47,8 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
                               device->shared_per_sm >= PIPELINED_SHARED + SYSTEM_SHARED && device->threads_per_sm >= PIPELINED_THREADS &&
                               k <= PIPELINED_MAX_K;
     if (route == TOPKIT_ROUTE_PIPELINED && !can_pipeline) return TOPKIT_ERROR_DEVICE;
-    if (route == TOPKIT_ROUTE_PIPELINED || (route == TOPKIT_ROUTE_AUTO && can_pipeline && max_length >= PIPELINED_MIN_LENGTH && rows > 2 * device->sm_count)) {
+    if (route == TOPKIT_ROUTE_PIPELINED ||
+        (route == TOPKIT_ROUTE_AUTO && can_pipeline && max_length >= PIPELINED_MIN_LENGTH && rows > 2 * device->sm_count)) {
         p.route = TOPKIT_ROUTE_PIPELINED;
         p.threads = PIPELINED_THREADS;
         p.capacity = PIPELINED_CAPACITY;
@@ -65,7 +66,8 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     if (p.capacity > fits) p.capacity = fits; /* a smaller buffer is compacted more often: slower, never wrong */
     if (p.capacity < row_least_capacity(k)) return TOPKIT_ERROR_DEVICE;
     p.shared_bytes = ROW_FIXED_SHARED + p.capacity * 8;
-    const int resident = at_most(at_most(device->shared_per_sm / (p.shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
+    const int resident =
+        at_most(at_most(device->shared_per_sm / (p.shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
     if (resident < 1) return TOPKIT_ERROR_DEVICE;
     p.blocks = at_most(rows, device->sm_count * resident);
     *plan = p;
@@ -81,7 +83,8 @@ const char *topkit_status_text(int status) {
         case TOPKIT_ERROR_STRIDE: return "row_stride is negative, index_stride or value_stride is below k, or column_stride is not 1";
         case TOPKIT_ERROR_SCORE_TYPE: return "this build does not read scores of that type";
         case TOPKIT_ERROR_OPTION: return "ties, order or route is not one of the supported values";
-        case TOPKIT_ERROR_WORKSPACE: return "the workspace is null, not aligned to 16 bytes or smaller than topkit_select_workspace asks for";
+        case TOPKIT_ERROR_WORKSPACE:
+            return "the workspace is null, not aligned to 16 bytes or smaller than topkit_select_workspace asks for";
         case TOPKIT_ERROR_DEVICE: return "no CUDA device, or one that is older than compute capability 8.0 or has too little shared memory";
         case TOPKIT_ERROR_LAUNCH: return "the CUDA runtime refused the launch";
         default: return "unknown status";

@@ -72,7 +72,7 @@ typedef struct topkit_select_params {
     size_t workspace_bytes;
 } topkit_select_params;
 
-/* Bytes of workspace that topkit_select needs for this shape on the current device. Reads rows, max_length, k, ties, order and route only. */
+/* Bytes of workspace that topkit_select needs for this shape on the current device. Reads rows, max_length, k, order and route only. */
 int topkit_select_workspace(const topkit_select_params *params, size_t *bytes);
 
 /* Enqueues the selection on `stream` (a cudaStream_t; null is the legacy default stream). */

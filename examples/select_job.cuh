@@ -18,7 +18,7 @@ typedef struct topkit_select_job {
     long long row_stride;
     const int *starts, *lengths; /* (rows) or null */
     int rows, max_length, k, order;
-    int capacity; /* candidates that a buffer holds */
+    int capacity;       /* candidates that a buffer holds */
     int density, width; /* sampler: scores for one sample, where there is room for so many; samples in one vector */
     int *indices;
     long long index_stride;
@@ -34,7 +34,9 @@ TOPKIT_JOB_FN topkit_row topkit_job_row(const topkit_select_job &job, int r) {
 }
 
 /* A row that fits the buffer is collected whole: there is nothing to guess. */
-TOPKIT_JOB_FN bool topkit_job_samples(const topkit_select_job &job, topkit_row row) { return row.length > job.k && row.length > job.capacity; }
+TOPKIT_JOB_FN bool topkit_job_samples(const topkit_select_job &job, topkit_row row) {
+    return row.length > job.k && row.length > job.capacity;
+}
 
 /* One score in `density`, or as many as `room` samples allow. */
 TOPKIT_JOB_FN topkit_sampling topkit_job_sampling(const topkit_select_job &job, topkit_row row, int r, int room) {
@@ -63,8 +65,8 @@ TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row ro
 
 /* Refines items[0 .. held) to the row's answer and writes it in the order asked for. The whole group; ends with a barrier. */
 template <int TIES>
-TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &job, int r, topkit_row row, topkit_candidate *items, int held,
-                                      topkit_refiner_storage *s) {
+TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &job, int r, topkit_row row, topkit_candidate *items,
+                                      int held, topkit_refiner_storage *s) {
     const topkit_sink_pairs sink = topkit_job_sink(job, r);
     const int wanted = row.length < job.k ? row.length : job.k;
     if (job.order == TOPKIT_ORDER_NONE) {
@@ -72,8 +74,7 @@ TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &j
     } else {
         topkit_refine_keep(g, items, held, topkit_refine_cut<TIES>(g, items, held, wanted, s), s);
         topkit_sort(g, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX);
-        for (int slot = (int)g.thread; slot < wanted; slot += (int)g.size)
-            topkit_sink_put(sink, slot, items[slot].index, items[slot].bits);
+        for (int slot = (int)g.thread; slot < wanted; slot += (int)g.size) topkit_sink_put(sink, slot, items[slot].index, items[slot].bits);
     }
     topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);
 }

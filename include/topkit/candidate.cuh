@@ -25,7 +25,8 @@ typedef struct __align__(8) topkit_candidate {
 } topkit_candidate;
 
 typedef struct topkit_gate {
-    float value;  /* what the hot compare uses: admits all that the gate admits, and under TOPKIT_NAN_LOWEST with bound 0 or TOPKIT_INDEX_LIMIT only that */
+    float value;  /* what the hot compare uses: admits all that the gate admits, and under TOPKIT_NAN_LOWEST with bound 0 or
+                     TOPKIT_INDEX_LIMIT only that, but for the NaNs of an open gate */
     unsigned key;
     int bound;
 } topkit_gate;

@@ -7,7 +7,8 @@
  *
  *   scope         append: warp. scan: group
  *   storage       topkit_collector_state (shared), `capacity` candidates (shared), 512 floats of stage a warp (shared, 16-byte aligned)
- *   sync          append: none, sync the group before the candidates are read. scan: ends with a barrier, and leaves storage ready
+ *   sync          append: none, sync the group before the candidates are read. scan: ends with a barrier, and leaves storage ready.
+ *                 The scan reads through the read-only cache: the row is global memory that nothing writes while the kernel runs
  *   determinism   the order in the buffer is open; after a scan the set holds the k best (all of their ties' contenders included)
  *   cost          a tile: 16 compares a lane, and about 30 + 12 * (most hits of a lane) instructions where any lane has a hit
  *
@@ -25,16 +26,17 @@
 #include "topkit/refiner.cuh"
 
 typedef struct topkit_collector_state {
-    unsigned count;  /* scores that passed the gate, those that found no room included */
-    unsigned stored; /* candidates in the buffer once an append has failed */
-    unsigned dropped, compactions; /* statistics: candidates that compactions dropped, and how many there were; the caller's to zero */
+    unsigned count;                /* scores that passed the gate, those that found no room included */
+    unsigned stored;               /* candidates in the buffer once an append has failed */
+    unsigned dropped, compactions; /* statistics: candidates that compactions dropped, and how many there were. Whoever reads them zeroes
+                                      them first; nobody else needs them */
 } topkit_collector_state;
 
 /* What a warp needs to append. */
 typedef struct topkit_collector {
-    topkit_candidate *items;       /* (capacity) */
+    topkit_candidate *items; /* (capacity) */
     int capacity;
-    float *stage;                  /* (512) this warp's */
+    float *stage; /* (512) this warp's */
     topkit_collector_state *state;
 } topkit_collector;
 
@@ -131,11 +133,12 @@ TOPKIT_FN topkit_gate topkit_compact(topkit_group g, topkit_collector c, int k, 
 
 enum { TOPKIT_ASCENDING = 0, TOPKIT_SHUFFLED = 1 };
 
-/* Scans a row with a group: loads its tiles, appends what the gate admits, compacts as often as needed. The buffer must be clear and
- * synced. Returns how many candidates are held: fewer than min(k, length) only where the gate was too high for the row. SHUFFLED visits
- * the tiles in an order under which no monotone row compacts more than a few times while the warps keep about one pace. */
+/* Scans a row with a group: loads its tiles, appends what the gate admits, compacts as often as needed. k = min(k, length), at least 1:
+ * an empty row has nothing to scan. The buffer must be clear and synced. Returns how many candidates are held: fewer than k only where the
+ * gate was too high for the row. SHUFFLED visits the tiles in an order under which no monotone row compacts more than a few times. */
 template <int TIES>
-TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gate, int visit, topkit_collector c, topkit_refiner_storage *r) {
+TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gate, int visit, topkit_collector c,
+                          topkit_refiner_storage *r) {
     const topkit_tiles tiles = topkit_row_tiles(row);
     const int warps = (int)topkit_warps(g), warp = (int)topkit_warp_rank(g);
     int left = (tiles.count - warp + warps - 1) / warps; /* visits of this warp: the warp-th, (warp + warps)-th, .. of the order */

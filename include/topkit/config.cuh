@@ -18,6 +18,10 @@
 #error "topkit: device headers need nvcc, NVRTC or the CPU executor (tests/simt); host code wants topkit/version.h and examples/select.h"
 #endif
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "topkit: compile for compute capability 8.0 or later, such as -arch=sm_80"
+#endif
+
 #define TOPKIT_NAN_LOWEST 0
 #define TOPKIT_NAN_HIGHEST 1
 #ifndef TOPKIT_NAN

@@ -185,7 +185,7 @@ TOPKIT_FN bool topkit_mbarrier_test(unsigned long long *bar, unsigned parity) {
 }
 
 /* The same, but may suspend the thread for about `nanoseconds` before it says no (where the hardware can): for loops that also watch
- * something else. A test that never blocks would steal issue slots there; one that blocks as long as it likes would see the rest too late. */
+ * something else. A test that never blocks would steal issue slots there, one that blocks as long as it likes would see the rest late. */
 TOPKIT_FN bool topkit_mbarrier_test_for(unsigned long long *bar, unsigned parity, unsigned nanoseconds) {
 #if TOPKIT_PTX && __CUDA_ARCH__ >= 900
     unsigned done;
@@ -218,7 +218,8 @@ TOPKIT_FN void topkit_mbarrier_wait(unsigned long long *bar, unsigned parity) {
 /* Arrives and announces `bytes` that bulk copies will deliver in this phase. */
 TOPKIT_FN void topkit_mbarrier_arrive_expect(unsigned long long *bar, unsigned bytes) {
 #if TOPKIT_PTX
-    asm volatile("{ .reg .b64 s; mbarrier.arrive.expect_tx.shared.b64 s, [%0], %1; }" ::"r"(topkit_shared_address(bar)), "r"(bytes) : "memory");
+    asm volatile("{ .reg .b64 s; mbarrier.arrive.expect_tx.shared.b64 s, [%0], %1; }" ::"r"(topkit_shared_address(bar)), "r"(bytes)
+                 : "memory");
 #elif defined(TOPKIT_SIMT)
     simt_mbarrier_arrive_expect_tx(bar, bytes);
 #endif

@@ -99,7 +99,8 @@ TOPKIT_FN bool topkit__region_is_plateau(topkit__region r) {
     return TIES == TOPKIT_ANY && r.span == 0 && r.inside > TOPKIT_BOUNDARY && r.inside != r.need;
 }
 
-TOPKIT_FN void topkit__region_range(topkit_group g, const topkit_candidate *items, int count, topkit_refiner_storage *s, topkit__region *r) {
+TOPKIT_FN void topkit__region_range(topkit_group g, const topkit_candidate *items, int count, topkit_refiner_storage *s,
+                                    topkit__region *r) {
     unsigned low = 0xffffffffu, high = 0, value;
     topkit__batch batch;
     for (int base = 0; base < count; base += TOPKIT_BATCH * (int)g.size) {
@@ -187,7 +188,8 @@ TOPKIT_FN topkit_cut topkit_refine_cut(topkit_group g, const topkit_candidate *i
     const unsigned members = s->listed;
     for (unsigned i = g.thread; i < members; i += g.size) {
         const unsigned long long mine = s->boundary[i];
-        if (topkit__boundary_rank(s, members, mine) == r.need) s->cut = topkit_cut_at((unsigned)(mine >> 32), (int)~(unsigned)mine + 1, 0xffffffffu);
+        if (topkit__boundary_rank(s, members, mine) == r.need)
+            s->cut = topkit_cut_at((unsigned)(mine >> 32), (int)~(unsigned)mine + 1, 0xffffffffu);
     }
     topkit_group_sync(g);
     if (g.thread == 0) s->listed = 0;
@@ -207,7 +209,8 @@ TOPKIT_FN bool topkit_cut_selects(topkit_group g, topkit_cut cut, topkit_candida
 
 /* Hands the candidates that the cut selects to the sink, at slots 0, 1, .. in no particular order. Ends with a barrier. */
 template <typename SINK>
-TOPKIT_FN void topkit_refine_emit(topkit_group g, const topkit_candidate *items, int count, topkit_cut cut, SINK sink, topkit_refiner_storage *s) {
+TOPKIT_FN void topkit_refine_emit(topkit_group g, const topkit_candidate *items, int count, topkit_cut cut, SINK sink,
+                                  topkit_refiner_storage *s) {
     const topkit_candidate none = {0, 0};
     for (int base = 0; base < count; base += (int)g.size) {
         const int i = base + (int)g.thread;

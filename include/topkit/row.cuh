@@ -6,7 +6,7 @@
  *
  *   scope         warp: all 32 lanes call; lane l holds scores l*4 .. l*4+3 of each 128 in the tile
  *   storage       16 registers a lane for a tile
- *   sync          none
+ *   sync          none. topkit_tile_load reads through the read-only cache: global memory that nothing writes while the kernel runs
  *   determinism   yes
  *   cost          4 loads of 16 bytes a lane and tile
  *
@@ -27,8 +27,10 @@ typedef struct topkit_row {
     int length;          /* scores, 0 or more */
 } topkit_row;
 
-/* Row `r` of a ragged batch. Lengths and starts may be null (max_length and 0); a length below 0 counts as 0, one above max_length as that. */
-TOPKIT_FN topkit_row topkit_row_at(const float *scores, long long row_stride, const int *starts, const int *lengths, int max_length, int r) {
+/* Row `r` of a ragged batch. Lengths and starts may be null (max_length and 0); a length below 0 counts as 0, one above max_length as
+ * that. The start of an empty row is not looked at. */
+TOPKIT_FN topkit_row topkit_row_at(const float *scores, long long row_stride, const int *starts, const int *lengths, int max_length,
+                                   int r) {
     topkit_row row;
     const int length = lengths ? lengths[r] : max_length;
     row.length = length < 0 ? 0 : length > max_length ? max_length : length;
@@ -108,11 +110,13 @@ TOPKIT_FN void topkit_tile_load_from(const float4 *p, int left, int first, bool 
 TOPKIT_FN void topkit_tile_load(topkit_tiles t, int n, unsigned lane, topkit_tile *tile) {
     const int left = t.vectors - n * TOPKIT_TILE_VECTORS;
     if (left <= 0) topkit_tile_load_edge(t, lane, tile);
-    else topkit_tile_load_from((const float4 *)(t.scores + t.head) + n * TOPKIT_TILE_VECTORS, left, t.head + n * TOPKIT_TILE, true, lane, tile);
+    else
+        topkit_tile_load_from((const float4 *)(t.scores + t.head) + n * TOPKIT_TILE_VECTORS, left, t.head + n * TOPKIT_TILE, true, lane,
+                              tile);
 }
 
-/* An order of visiting `count` tiles whose every beginning is spread over the whole row: the n-th visit goes to tile (n * step) mod count. The
- * step is near the golden section of count and prime to it. A row that rises along its length then looks shuffled. */
+/* An order of visiting `count` tiles whose every beginning is spread over the whole row: the n-th visit goes to tile (n * step) mod
+ * count. The step is near the golden section of count and prime to it. A row that rises along its length then looks shuffled. */
 TOPKIT_FN int topkit_tile_step(int count) {
     int step = (int)((long long)count * 618 / 1000);
     if (step < 1) return 1;

@@ -12,7 +12,8 @@
  *   cost          one global atomic an item; the order reads the lengths twice
  *
  * The order is built by whichever worker asks first (topkit_order_begin); the others wait for it only when they need their second item,
- * and only ever for a worker that is running: it can not hang, whatever else the GPU does.
+ * and only ever for a worker that is running: it can not hang, whatever else the GPU does. An order of the rows behind the static first
+ * wave (skip = workers) has the row of claim c at order[c - workers].
  *
  * Worked numbers: lengths 5, 0, 70, 9 in segments of 32: order 2, 3, 0, 1 and first items 0, 3, 4, 5, 5: items 0..2 are row 2 from 0, 32
  * and 64, item 3 is row 3, item 4 is row 0, and the empty row 1 has none.
@@ -57,8 +58,10 @@ TOPKIT_FN unsigned topkit__length_bin(int length) {
     return length <= 0 ? 0 : shift * 32 + ((unsigned)length >> shift);
 }
 
-/* order[0 .. rows-skip) = the rows skip .. rows-1 by descending length (to within 3 %), empty rows last. Returns how many are not empty. */
-TOPKIT_FN int topkit_order_build(topkit_group g, const int *lengths, int max_length, int skip, int rows, int *order, topkit_digit_storage *s) {
+/* order[0 .. rows-skip) = the rows skip .. rows-1 by descending length (to within 3 %), empty rows last. lengths: (rows), not null. Returns
+ * how many are not empty. */
+TOPKIT_FN int topkit_order_build(topkit_group g, const int *lengths, int max_length, int skip, int rows, int *order,
+                                 topkit_digit_storage *s) {
     const unsigned each = (TOPKIT_DIGIT_BINS + g.size - 1) / g.size;
     const unsigned begin = g.thread * each, end = begin + each < TOPKIT_DIGIT_BINS ? begin + each : TOPKIT_DIGIT_BINS;
     for (int r = skip + (int)g.thread; r < rows; r += (int)g.size) {
@@ -89,10 +92,10 @@ TOPKIT_FN int topkit_order_build(topkit_group g, const int *lengths, int max_len
     return rows - skip - empty;
 }
 
-/* Splitting: row order[i] has ceil(length / segment) items, the first of them item first[i]; first[count] is their total. Built by one group
- * from an order of `count` rows; carries in *s->warp_sums. Ends with a barrier. */
-TOPKIT_FN int topkit_segments_build(topkit_group g, const int *lengths, int max_length, const int *order, int count, int segment, int *first,
-                                    topkit_digit_storage *s) {
+/* Splitting: row order[i] has ceil(length / segment) items, the first of them item first[i]; first[count] is their total, which is
+ * returned and must fit an int. Built by one group from an order of `count` rows; carries in *s->warp_sums. Ends with a barrier. */
+TOPKIT_FN int topkit_segments_build(topkit_group g, const int *lengths, int max_length, const int *order, int count, int segment,
+                                    int *first, topkit_digit_storage *s) {
     unsigned before = 0, total;
     for (int base = 0; base < count; base += (int)g.size) {
         const int i = base + (int)g.thread;

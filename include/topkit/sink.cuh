@@ -2,7 +2,8 @@
  *
  * A sink is a plain struct and two functions: topkit_sink_put(sink, slot, index, bits) for each selected score (slots 0 .. m-1, each
  * once, in no particular order) and topkit_sink_pad(sink, slot) for the slots from m to k-1 of a row shorter than k. Both are called by
- * single threads. Overloads for a struct of your own are found where the blocks are instantiated; topkit_sink_call takes a lambda.
+ * single threads. For a struct of your own write both in the struct's namespace, declared with TOPKIT_FN like these (or a sink that is
+ * never padded warns of an unused function): they are found where the blocks are instantiated. topkit_sink_call takes a lambda.
  *
  *   scope         thread
  *   storage       the sink's own, by value
