@@ -42,6 +42,7 @@
 #define TOPKIT_PIPELINED_TEAMS (TOPKIT_PIPELINED_SCAN_WARPS / TOPKIT_PIPELINED_READERS) /* stages being scanned at a time */
 #define TOPKIT_PIPELINED_AHEAD 16    /* chunks before a row's end at which the next one is claimed */
 #define TOPKIT_PIPELINED_SAMPLE 4096 /* scores of a sample at most */
+#define TOPKIT_PIPELINED_VERDICTS 16 /* more than passes can be under way: 4 claimed, 4 gated, and those that proposer and refiner hold */
 
 typedef struct topkit_pipelined_row {
     topkit_row row;
@@ -64,9 +65,9 @@ typedef struct topkit_pipelined_storage {
     topkit_pipelined_pass present[2];    /* refiner to scan, by buffer */
     topkit_signal claim_full[4], claim_empty[4], gate_full[4], gate_empty[4];
     topkit_signal stage_full[TOPKIT_PIPELINED_STAGES], stage_empty[TOPKIT_PIPELINED_STAGES];
-    topkit_signal ready[2], scanned[2]; /* of buffer 0 and 1 */
-    topkit_signal settled[8];           /* by turns of the passes: the refiner has a verdict */
-    int repeat[8];                      /* the verdict: the row to stream once more, or -1 */
+    topkit_signal ready[2], scanned[2];               /* of buffer 0 and 1 */
+    topkit_signal settled[TOPKIT_PIPELINED_VERDICTS]; /* by turns of the passes: the refiner has a verdict */
+    int repeat[TOPKIT_PIPELINED_VERDICTS];            /* the verdict: the row to stream once more, or -1 */
     int builds;
 } topkit_pipelined_storage;
 
@@ -111,10 +112,10 @@ static __device__ topkit_pipelined_row topkit_pipelined_claim(const topkit_selec
     topkit_pipelined_row next = {{job.scores, 0}, TOPKIT_PIPELINED_END, 0};
     for (;;) {
         while (feed->settled < feed->passes) {
-            topkit_signal *settled = &s->settled[feed->settled % 8];
-            if (feed->dry && waits) topkit_signal_wait(settled, feed->settled / 8);
-            else if (!topkit_signal_test(settled, feed->settled / 8)) break;
-            next.r = s->repeat[feed->settled++ % 8];
+            topkit_signal *settled = &s->settled[feed->settled % TOPKIT_PIPELINED_VERDICTS];
+            if (feed->dry && waits) topkit_signal_wait(settled, feed->settled / TOPKIT_PIPELINED_VERDICTS);
+            else if (!topkit_signal_test(settled, feed->settled / TOPKIT_PIPELINED_VERDICTS)) break;
+            next.r = s->repeat[feed->settled++ % TOPKIT_PIPELINED_VERDICTS];
             if (next.r >= 0) {
                 next.row = topkit_job_row(job, next.r);
                 next.step = topkit_tile_step(topkit_pipelined_chunks(topkit_row_tiles(next.row)));
@@ -352,8 +353,8 @@ static __device__ __forceinline__ void topkit_pipelined_refine(const topkit_sele
             topkit_signal_wait(&s->scanned[b ^ 1], (pass - 1) / 2);
             const int repeat = topkit_pipelined_finish<TIES>(refiner, job, s, before, topkit_pipelined_buffer(s, items, edge, b ^ 1));
             if (refiner.thread == 0) {
-                s->repeat[(pass - 1) % 8] = repeat;
-                topkit_signal_arrive(&s->settled[(pass - 1) % 8]);
+                s->repeat[(pass - 1) % TOPKIT_PIPELINED_VERDICTS] = repeat;
+                topkit_signal_arrive(&s->settled[(pass - 1) % TOPKIT_PIPELINED_VERDICTS]);
             }
         }
         if (next.at.r == TOPKIT_PIPELINED_END) return;
@@ -388,7 +389,7 @@ static __global__ void __launch_bounds__(TOPKIT_PIPELINED_THREADS, 1) topkit_pip
             topkit_signal_init(&s->stage_full[i], 1);
             topkit_signal_init(&s->stage_empty[i], TOPKIT_PIPELINED_READERS);
         }
-        for (int i = 0; i < 8; i++) topkit_signal_init(&s->settled[i], 1);
+        for (int i = 0; i < TOPKIT_PIPELINED_VERDICTS; i++) topkit_signal_init(&s->settled[i], 1);
         for (int b = 0; b < 2; b++) {
             topkit_signal_init(&s->ready[b], 1);
             topkit_signal_init(&s->scanned[b], TOPKIT_PIPELINED_SCAN_WARPS);
