@@ -39,9 +39,11 @@ TEST_CASE("row: views of a ragged batch") {
     REQUIRE(view(start.data, nullptr) == expected);
 }
 
-/* seen[i]: how often score i turned up with its own value; seen[length]: what does not belong to the row. plan: head, vectors, count. */
-static __global__ void row_visit(test_shape shape, unsigned *others, const float *scores, int length, unsigned *seen, int *plan,
-                                 int *firsts) {
+/* seen[i]: how often score i turned up with its own value; seen[length]: what does not belong to the row. plan: head, vectors, count.
+ * `staged`: the tiles are brought to shared memory first and loaded from there. */
+static __global__ void row_visit(test_shape shape, unsigned *others, const float *scores, int length, int staged, unsigned *seen,
+                                 int *plan, int *firsts) {
+    TOPKIT_SHARED(memory);
     topkit_group g;
     if (!test_enter(shape, others, &g)) return;
     const topkit_row row = {scores, length};
@@ -54,7 +56,19 @@ static __global__ void row_visit(test_shape shape, unsigned *others, const float
     }
     for (int n = (int)topkit_warp_rank(g); n < tiles.count; n += (int)topkit_warps(g)) {
         topkit_tile tile;
-        topkit_tile_load(tiles, n, (unsigned)lane, &tile);
+        const int left = tiles.vectors - n * TOPKIT_TILE_VECTORS;
+        if (staged && left > 0) {
+            float4 *stage = (float4 *)memory + topkit_warp_rank(g) * TOPKIT_TILE_VECTORS;
+            const float4 *from = (const float4 *)(scores + tiles.head) + n * TOPKIT_TILE_VECTORS;
+            for (int v = lane; v < TOPKIT_TILE_VECTORS && v < left; v += 32) stage[v] = from[v];
+            __syncwarp();
+            topkit_tile_load_from(stage, left, tiles.head + n * TOPKIT_TILE, false, (unsigned)lane, &tile);
+            __syncwarp();
+        } else if (staged) {
+            topkit_tile_load_edge(tiles, (unsigned)lane, &tile);
+        } else {
+            topkit_tile_load(tiles, n, (unsigned)lane, &tile);
+        }
         if (lane == 0) firsts[n] = tile.first;
         for (int bit = 0; bit < 16; bit++) {
             if (!(tile.valid >> bit & 1)) continue;
@@ -77,7 +91,7 @@ TEST_CASE("row: worked numbers") {
         device_buffer<uint32_t> scores(distinct_scores(1037), 1, true);
         device_buffer<unsigned> seen(1038, 0);
         device_buffer<int> plan(3), firsts(4);
-        test_run(shape, 1, 0, row_visit, (const float *)scores.data, 1037, seen.data, plan.data, firsts.data);
+        test_run(shape, 1, 0, row_visit, (const float *)scores.data, 1037, 0, seen.data, plan.data, firsts.data);
         REQUIRE(plan.read() == std::vector<int>{3, 258, 4});
         const std::vector<int> first = firsts.read();
         REQUIRE((first[0] == 3 && first[1] == 515 && first[2] == 1027 && first[3] == 0)); /* lane 0 of the edge holds scores 0, 1, 2 */
@@ -93,7 +107,9 @@ TEST_CASE("row: every score in one tile, none from outside, on any alignment") {
                 device_buffer<uint32_t> scores(values, shift, true);
                 device_buffer<unsigned> seen(length + 1, 0);
                 device_buffer<int> plan(3), firsts(length / TOPKIT_TILE + 2);
-                test_run(shape, 1, 0, row_visit, (const float *)scores.data, length, seen.data, plan.data, firsts.data);
+                const int staged = (length / 2 + shift) % 2;
+                test_run(shape, 1, staged * shape.warps * TOPKIT_TILE * 4, row_visit, (const float *)scores.data, length, staged,
+                         seen.data, plan.data, firsts.data);
                 std::vector<unsigned> expected(length, 1);
                 expected.push_back(0);
                 REQUIRE(seen.read() == expected);
