@@ -15,7 +15,7 @@
 /* [cut inline] */
 #include "topkit/topkit.cuh"
 
-enum { THREADS = 256, SAMPLE = 2048, CAPACITY = 3072 };
+enum { THREADS = 256, SAMPLE = 2048, CAPACITY = 3072 }; // CAPACITY >= k + 512, or a full buffer could never make room
 
 struct storage {
     float stage[THREADS / 32 * TOPKIT_TILE]; // the sample first, then a tile for each warp
@@ -26,8 +26,8 @@ struct storage {
 };
 
 /* out[row] = the sum of score * value over the k best scores of the row. */
-static __global__ void attend(const float *scores, const int *lengths, int columns, int k, const float *values, float *out) {
-    __shared__ storage s;
+__global__ void attend(const float *scores, const int *lengths, int columns, int k, const float *values, float *out) {
+    __shared__ __align__(16) storage s; // the stage holds 16-byte vectors
     const topkit_group block = topkit_group_block();
     const topkit_row row = topkit_row_at(scores, columns, nullptr, lengths, columns, (int)blockIdx.x); // [1] claim
     const int wanted = row.length < k ? row.length : k;

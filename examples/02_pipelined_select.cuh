@@ -205,7 +205,7 @@ static __device__ __forceinline__ topkit_collector topkit_pipelined_buffer(topki
 static __device__ __forceinline__ bool topkit_pipelined_wait(topkit_signal *full, unsigned use, topkit_collector c) {
     /* By vote: lanes of a warp may see the stage, or the count, at different times, and must not part over it. */
     while (!__all_sync(TOPKIT_FULL_MASK, topkit_signal_test_for(full, use, 500))) {
-        if (__any_sync(TOPKIT_FULL_MASK, *(volatile unsigned *)&c.state->count > (unsigned)c.capacity)) return false;
+        if (__any_sync(TOPKIT_FULL_MASK, topkit_peek(&c.state->count) > (unsigned)c.capacity)) return false;
         topkit_relax();
     }
     return true;
@@ -253,6 +253,7 @@ static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select
             if (!topkit_collector_overflowed(c)) break;
             gate = topkit_compact<TIES>(scan, c, job.k, &s->compact);
         }
+        __syncwarp(); /* all lanes have read the count, which the refiner may clear from here on */
         if (lane == 0) topkit_signal_arrive(&s->scanned[b]);
         begin = end;
     }

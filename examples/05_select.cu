@@ -33,7 +33,7 @@ static bool aligned(const void *p, size_t bytes) { return ((size_t)p & (bytes - 
 
 /* Everything that can be said about the arguments without a device. */
 static int check(const topkit_select_params *p) {
-    if (p->rows < 0 || p->max_length < 0 || p->max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
+    if (p->rows < 0 || p->rows > TOPKIT_MAX_ROWS || p->max_length < 0 || p->max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
     if (p->k < 0) return TOPKIT_ERROR_K;
     if (p->score_type != TOPKIT_SCORE_F32) return TOPKIT_ERROR_SCORE_TYPE;
     if (p->ties != TOPKIT_TIES_ANY && p->ties != TOPKIT_TIES_LOWEST_INDEX) return TOPKIT_ERROR_OPTION;

@@ -31,7 +31,7 @@ static int row_least_capacity(int k) {
 int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan) {
     topkit_plan p = {0};
     if (!device || !plan) return TOPKIT_ERROR_POINTER;
-    if (rows < 0 || max_length < 0 || max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
+    if (rows < 0 || rows > TOPKIT_MAX_ROWS || max_length < 0 || max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
     if (k < 0 || k > ROW_MAX_K) return TOPKIT_ERROR_K;
     if (order < TOPKIT_ORDER_NONE || order > TOPKIT_ORDER_SCORE) return TOPKIT_ERROR_OPTION;
     if (route != TOPKIT_ROUTE_AUTO && route != TOPKIT_ROUTE_ROW && route != TOPKIT_ROUTE_PIPELINED) return TOPKIT_ERROR_OPTION;
@@ -78,8 +78,8 @@ const char *topkit_status_text(int status) {
     switch (status) {
         case TOPKIT_OK: return "success";
         case TOPKIT_ERROR_POINTER: return "a required pointer is null or not aligned to its elements";
-        case TOPKIT_ERROR_SHAPE: return "rows or max_length is negative, or max_length is above TOPKIT_MAX_LENGTH";
-        case TOPKIT_ERROR_K: return "k is negative or above what the route supports";
+        case TOPKIT_ERROR_SHAPE: return "rows or max_length is negative or above TOPKIT_MAX_ROWS or TOPKIT_MAX_LENGTH";
+        case TOPKIT_ERROR_K: return "k is negative or above 4096, the most that the routes of this version support";
         case TOPKIT_ERROR_STRIDE: return "row_stride is negative, index_stride or value_stride is below k, or column_stride is not 1";
         case TOPKIT_ERROR_SCORE_TYPE: return "this build does not read scores of that type";
         case TOPKIT_ERROR_OPTION: return "ties, order or route is not one of the supported values";

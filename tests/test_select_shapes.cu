@@ -148,3 +148,19 @@ TEST_CASE("Lengths above the stated maximum are cut to it, those below 0 to noth
     t.check(699);
     t.check(1000);
 }
+
+/* The pipelined kernel copies no chunk of such a row, so that its ring does not hold the producer back. It once had more rows under way than
+ * room for verdicts on them, mistook one for another, and hung. */
+TEST_CASE("Many rows without a single whole vector") {
+#ifdef TOPKIT_SIMT
+    simt_set_sm_count(1);
+#endif
+    for (int turn = 0; turn < test_size(1, 6); turn++) {
+        trial t(matrix_of(test_size(20000, 60), 3, [turn](int r, int i) { return (float)((r * 7 + i * 5 + turn) % 11); }));
+        t.check(1);
+        t.check(8);
+    }
+#ifdef TOPKIT_SIMT
+    simt_set_sm_count(4);
+#endif
+}

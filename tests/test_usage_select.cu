@@ -126,7 +126,7 @@ struct scan_storage {
 };
 
 static __global__ void select_by_compaction(const float *scores, int length, int k, int *indices) {
-    __shared__ scan_storage s;
+    __shared__ __align__(16) scan_storage s;
     const topkit_group block = topkit_group_block();
     const topkit_row row = {scores, length};
     const topkit_collector collector = {s.items, 1024, s.stage + topkit_warp_rank(block) * TOPKIT_TILE, &s.state};
@@ -252,7 +252,7 @@ struct fused_storage {
 /* Selection fused with the computation of its scores: warps 0 to 3 make them in shared memory, 2048 at a time, warps 4 to 7 collect them
  * there. No score is ever written to memory. One block of 8 warps a row; the length is a multiple of 4. */
 static __global__ void compute_and_select(int length, int k, int *indices) {
-    __shared__ fused_storage s;
+    __shared__ __align__(16) fused_storage s;
     if (threadIdx.x < 2) {
         topkit_signal_init(&s.full[threadIdx.x], 4 * 32); // every thread that makes scores arrives
         topkit_signal_init(&s.empty[threadIdx.x], 1);

@@ -20,7 +20,7 @@
 static char temporary_names[OUTPUT_MAX][PATH_MAX];
 static volatile sig_atomic_t temporary_live[OUTPUT_MAX];
 
-static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
 enum { ENDING_SIGNALS = sizeof ending_signals / sizeof *ending_signals };
 
 static void remove_and_die(int number) {

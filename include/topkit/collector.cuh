@@ -109,6 +109,7 @@ TOPKIT_FN bool topkit_collect_tile(topkit_group g, topkit_collector c, topkit_ga
     const unsigned mask = topkit_gate_mask<TIES>(g, gate, tile);
     if (!__any_sync(TOPKIT_FULL_MASK, mask != 0)) return true;
     float4 *stage = (float4 *)c.stage + topkit_lane(g);
+    TOPKIT_ASSERT(((unsigned long long)c.stage & 15) == 0);
 #pragma unroll
     for (int u = 0; u < 4; u++) stage[u * 32] = tile->v[u]; /* a lane reads back only what it wrote: no sync */
     return topkit_collect_staged(g, c, c.stage, tile->first, mask);

@@ -112,6 +112,16 @@ TOPKIT_FN void topkit_copy_async_wait(void) {
 #endif
 }
 
+/* A word that others change meanwhile, read afresh and without order: for polling. */
+TOPKIT_FN unsigned topkit_peek(const unsigned *p) {
+#ifdef TOPKIT_SIMT
+    simt_preempt();
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+#else
+    return *(const volatile unsigned *)p;
+#endif
+}
+
 /* Device-wide acquire load, release store and acquire-release add: how blocks of one launch hand data to each other. */
 TOPKIT_FN unsigned topkit_load_acquire(const unsigned *p) {
 #if TOPKIT_PTX

@@ -5,6 +5,7 @@
  * an extra tile of its own. No byte outside the row is ever read.
  *
  *   scope         warp: all 32 lanes call; lane l holds scores l*4 .. l*4+3 of each 128 in the tile
+ *   limits        at most 2^31 - 2^16 scores: indices and a tile's overshoot are ints
  *   storage       16 registers a lane for a tile
  *   sync          none. topkit_tile_load reads through the read-only cache: global memory that nothing writes while the kernel runs
  *   determinism   yes
