@@ -11,8 +11,9 @@ for each in 80 86 89 90 90a 100 100a 120; do
         continue
     fi
     all="$all $flag"
-    check "sm_$each" "$nvcc" -std=c++17 $flag -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
+    # shellcheck disable=SC2086 # a list of flags
+    check "sm_$each" "$nvcc" $quick -std=c++17 $flag -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
 done
-# shellcheck disable=SC2086  # a list of flags
-check "all together" "$nvcc" -std=c++17 $all -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
+# shellcheck disable=SC2086 # a list of flags
+check "all together" "$nvcc" $quick -std=c++17 $all -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
 finish

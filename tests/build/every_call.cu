@@ -34,6 +34,7 @@ __global__ void every_call_ptx(unsigned *out, const float *scores) {
 #if TOPKIT_PTX
     out[6] = topkit_shared_address(copied);
 #endif
+    out[7] = topkit_peek(out + 8);
     topkit_relax();
     topkit_bar_sync(1, 64);
     topkit_bar_arrive(2, 64);
@@ -126,6 +127,12 @@ static __device__ void every_call_refine(const topkit_candidate *items, topkit_c
     topkit_sink_identity(g.thread, g.size, (const float *)items, count, k, sink);
 }
 
+template <typename SINK>
+static __device__ void every_call_sink(SINK sink, int k) {
+    topkit_sink_put(sink, 0, k, 2);
+    topkit_sink_pad(sink, 1);
+}
+
 __global__ void every_call_refiner(int *out, const topkit_candidate *items, topkit_candidate *kept, int count, int k) {
     __shared__ topkit_refiner_storage storage;
     const topkit_sink_indices indices = {out, 1};
@@ -135,11 +142,9 @@ __global__ void every_call_refiner(int *out, const topkit_candidate *items, topk
     const topkit_sink_call<every_call_callback> call = {{out}};
     every_call_refine<TOPKIT_ANY>(items, kept, count, k, indices, &storage);
     every_call_refine<TOPKIT_LOWEST_INDEX>(items, kept, count, k, pairs, &storage);
-    every_call_refine<TOPKIT_ANY>(items, kept, count, k, pages, &storage);
-    every_call_refine<TOPKIT_ANY>(items, kept, count, k, mask, &storage);
-    every_call_refine<TOPKIT_ANY>(items, kept, count, k, call, &storage);
-    topkit_sink_put(indices, 0, 1, 2);
-    topkit_sink_pad(indices, 0);
+    every_call_sink(pages, k);
+    every_call_sink(mask, k);
+    every_call_sink(call, k);
 }
 
 template <int TIES>

@@ -9,7 +9,8 @@ for path in "$source"/include/topkit/*; do
     [ "$header" = topkit.cuh ] || grep -q "#include \"topkit/$header\"" "$source"/include/topkit/*.cuh || fail "$header is included by no other"
     case " $installed " in *" $header "*) ;; *) fail "$header is not in include/meson.build" ;; esac
     printf '#include "topkit/%s"\n' "$header" >unit.cu
-    [ -z "$nvcc" ] || check "$header under nvcc" "$nvcc" -std=c++17 -arch="sm_$arch" -I"$source/include" -c unit.cu -o unit.o
+    # shellcheck disable=SC2086 # a list of flags
+    [ -z "$nvcc" ] || check "$header under nvcc" "$nvcc" $quick -std=c++17 -arch="sm_$arch" -I"$source/include" -c unit.cu -o unit.o
     cp unit.cu unit.cpp
     for cxx in $compilers; do
         check "$header under $cxx with the executor" "$cxx" -std=c++17 -Wall -Wextra -Werror -Wno-unknown-pragmas -ffp-contract=off -DTOPKIT_SIMT=1 \

@@ -62,10 +62,13 @@ static void read_headers(const char *folder) {
 static void compile(const char *what, const char *text, int with_headers, const char *arch) {
     char option[32];
     snprintf(option, sizeof option, "-arch=sm_%s", arch);
-    const char *options[] = {option, "-std=c++17"};
+    const char *options[] = {option, "-std=c++17", "--Ofast-compile=max"}; /* the last one came with 12.9 */
+    int major = 0;
+    int minor = 0;
+    nvrtcVersion(&major, &minor);
     nvrtcProgram program;
     nvrtcResult result = nvrtcCreateProgram(&program, text, "unit.cu", with_headers ? header_count : 0, text_of, name_of);
-    if (result == NVRTC_SUCCESS) result = nvrtcCompileProgram(program, 2, options);
+    if (result == NVRTC_SUCCESS) result = nvrtcCompileProgram(program, major * 10 + minor >= 129 ? 3 : 2, options);
     size_t size = 0;
     nvrtcGetProgramLogSize(program, &size);
     char *log = calloc(1, size + 1);

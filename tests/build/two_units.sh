@@ -19,7 +19,7 @@ run_device() {
 # shellcheck disable=SC2086  # lists of flags
 if [ -n "$nvcc" ]; then
     for mode in plain relocatable; do
-        flags="-std=c++17 -arch=sm_$arch -I$source/include"
+        flags="$quick -std=c++17 -arch=sm_$arch -I$source/include"
         [ $mode = plain ] || flags="$flags -rdc=true"
         check "unit a, $mode" "$nvcc" $flags $as_a -DTWO_UNITS_MAIN -Xcompiler -fPIC -c "$unit" -o a.o
         check "unit b, $mode" "$nvcc" $flags $as_b -Xcompiler -fPIC -c "$unit" -o b.o

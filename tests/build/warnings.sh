@@ -17,7 +17,8 @@ for host in g++ clang++; do
         fi
     fi
     for std in c++17 c++20; do
-        check "every call, $host, $std" "$nvcc" -std=$std -arch="sm_$arch" -ccbin $host $allow -Werror all-warnings \
+        # shellcheck disable=SC2086 # lists of flags
+        check "every call, $host, $std" "$nvcc" $quick -std=$std -arch="sm_$arch" -ccbin $host $allow -Werror all-warnings \
             -Xcompiler -Wall,-Wextra,-Wshadow,-Werror -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
     done
 done

@@ -1,0 +1,13 @@
+# refusals.sh: what cannot work is refused when it is compiled, by a message that says what is wanted.
+. "${0%/*}/common.sh"
+
+echo '#include "topkit/topkit.cuh"' >unit.cu
+cp unit.cu unit.cpp
+printf '#include "topkit/version.h"\n#undef TOPKIT_VERSION\n#define TOPKIT_VERSION 1\n#include "topkit/version.h"\n' >mixed.cpp
+refuse "device headers without a device compiler" "device headers need nvcc" c++ -std=c++17 -I"$source/include" -c unit.cpp -o unit.o
+refuse "two versions in one unit" "two versions of topkit" c++ -std=c++17 -I"$source/include" -c mixed.cpp -o unit.o
+if [ -n "$nvcc" ]; then
+    refuse "an unknown NaN policy" "TOPKIT_NAN must be" "$nvcc" -std=c++17 -arch="sm_$arch" -DTOPKIT_NAN=2 -I"$source/include" -c unit.cu -o unit.o
+    refuse "a device that is too old" "compute capability 8.0 or later" "$nvcc" -std=c++17 -arch=sm_75 -I"$source/include" -c unit.cu -o unit.o
+fi
+finish
