@@ -34,6 +34,7 @@ static const wrong_call WRONG_CALLS[] = {
     {TOPKIT_ERROR_POINTER, "row starts 1 byte off", [](topkit_select_params *p) { shift(&p->row_starts, 1); }},
     {TOPKIT_ERROR_POINTER, "statistics 4 bytes off", [](topkit_select_params *p) { p->stats = (topkit_select_stats *)(p->indices + 1); }},
     {TOPKIT_ERROR_SHAPE, "rows -1", [](topkit_select_params *p) { p->rows = -1; }},
+    {TOPKIT_ERROR_SHAPE, "rows above the limit", [](topkit_select_params *p) { p->rows = TOPKIT_MAX_ROWS + 1; }},
     {TOPKIT_ERROR_SHAPE, "rows least", [](topkit_select_params *p) { p->rows = -2147483647 - 1; }},
     {TOPKIT_ERROR_SHAPE, "max_length -1", [](topkit_select_params *p) { p->max_length = -1; }},
     {TOPKIT_ERROR_SHAPE, "max_length above the limit", [](topkit_select_params *p) { p->max_length = TOPKIT_MAX_LENGTH + 1; }},
@@ -106,7 +107,7 @@ TEST_CASE("The size query refuses what the call refuses, and then leaves its ans
 
 TEST_CASE("Largest legal arguments") {
     topkit_select_params p = {};
-    p.rows = 2147483647;
+    p.rows = TOPKIT_MAX_ROWS;
     p.max_length = TOPKIT_MAX_LENGTH;
     p.k = 2048;
     size_t bytes = 0;

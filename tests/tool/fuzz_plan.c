@@ -70,8 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     demand(topkit_make_plan(rows, max_length, k, order, route, &device, &again) == status);
     demand(plan.route == again.route && plan.blocks == again.blocks && plan.threads == again.threads && plan.capacity == again.capacity &&
            plan.shared_bytes == again.shared_bytes && plan.workspace_bytes == again.workspace_bytes);
-    int sensible = rows >= 0 && max_length >= 0 && max_length <= TOPKIT_MAX_LENGTH && k >= 0 && order >= TOPKIT_ORDER_NONE &&
-                   order <= TOPKIT_ORDER_SCORE && route >= TOPKIT_ROUTE_AUTO && route <= TOPKIT_ROUTE_DIRECT;
+    int sensible = rows >= 0 && rows <= TOPKIT_MAX_ROWS && max_length >= 0 && max_length <= TOPKIT_MAX_LENGTH && k >= 0 &&
+                   order >= TOPKIT_ORDER_NONE && order <= TOPKIT_ORDER_SCORE && route >= TOPKIT_ROUTE_AUTO && route <= TOPKIT_ROUTE_DIRECT;
     if (status != TOPKIT_OK) {
         demand(memcmp(&plan, &untouched, sizeof plan) == 0);
         /* no excuse on a device that has everything, up to the k that is promised */
