@@ -58,6 +58,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
     const bool ordered = job.lengths && job.rows > workers; /* more rows than blocks: let the long ones come first */
 
     topkit_refiner_init(block, &s->refiner);
+    topkit_dependency_wait();
     if (block.thread == 0) {
         topkit_collector_clear(collector);
         s->collected.dropped = s->collected.compactions = 0;
@@ -116,7 +117,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
 
         /* [6] [7] */
         if (copied) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink(job, r));
-        else topkit_job_deliver<TIES>(block, job, r, row, items, held, &s->refiner);
+        else topkit_job_deliver<TIES>(block, job, r, row, items, held, 0, &s->refiner);
         if (block.thread == 0) {
             topkit_job_count(job, row, 1, held, recoveries, &s->collected);
             topkit_collector_clear(collector);

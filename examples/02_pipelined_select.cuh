@@ -330,7 +330,7 @@ template <int TIES>
 static __device__ __forceinline__ int topkit_pipelined_finish(topkit_group refiner, const topkit_select_job &job,
                                                               topkit_pipelined_storage *s, topkit_pipelined_row at, topkit_collector c) {
     const int wanted = at.row.length < job.k ? at.row.length : job.k, held = topkit_collector_held(c);
-    if (held >= wanted) topkit_job_deliver<TIES>(refiner, job, at.r, at.row, c.items, held, &s->refine);
+    if (held >= wanted) topkit_job_deliver<TIES>(refiner, job, at.r, at.row, c.items, held, 0, &s->refine);
     if (refiner.thread == 0) topkit_job_count(job, at.row, held >= wanted, held, held < wanted, c.state);
     return held >= wanted ? -1 : at.r;
 }
@@ -397,6 +397,7 @@ static __global__ void __launch_bounds__(TOPKIT_PIPELINED_THREADS, 1) topkit_pip
             s->collected[b].dropped = s->collected[b].compactions = 0;
         }
     }
+    topkit_dependency_wait();
     topkit_group_sync(block);
     const int warp = (int)topkit_warp_rank(block);
     if (warp < TOPKIT_PIPELINED_SCAN_WARPS) topkit_pipelined_scan<TIES>(job, s, ring, items);

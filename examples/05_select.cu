@@ -4,6 +4,8 @@
  */
 #include "01_row_select.cuh"
 #include "02_pipelined_select.cuh"
+#include "03_split_select.cuh"
+#include "04_direct_select.cuh"
 #include "plan.h"
 #include "select.h"
 
@@ -48,6 +50,8 @@ static int check(const topkit_select_params *p) {
     return TOPKIT_OK;
 }
 
+#define WORKSPACE_HEADER 1024
+
 static topkit_select_job make_job(const topkit_select_params *p, const topkit_plan *plan) {
     topkit_select_job job;
     job.scores = (const float *)p->scores;
@@ -66,18 +70,37 @@ static topkit_select_job make_job(const topkit_select_params *p, const topkit_pl
     job.values = (float *)p->values;
     job.value_stride = p->value_stride ? p->value_stride : p->k;
     job.stats = p->stats;
+    /* The workspace: a header that is zero between launches (queue, tickets), then what needs no zeroing. */
     job.queue = (topkit_queue *)p->workspace;
-    job.row_order = (int *)(job.queue + 1);
+    job.tickets = (unsigned *)(job.queue + 1);
+    job.row_order = (int *)((char *)p->workspace + WORKSPACE_HEADER);
+    job.teams = plan->teams;
+    job.pool = (topkit_candidate *)((char *)p->workspace + WORKSPACE_HEADER);
+    job.published = (int *)(job.pool + (size_t)p->rows * (size_t)plan->teams * (size_t)p->k);
     return job;
 }
 
 static int launch(void (*kernel)(topkit_select_job), const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
     cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attributes[2] = {};
+    config.attrs = attributes;
+    if (plan->cluster > 1) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        attributes[config.numAttrs].val.clusterDim.x = (unsigned)plan->cluster;
+        attributes[config.numAttrs].val.clusterDim.y = attributes[config.numAttrs].val.clusterDim.z = 1;
+        config.numAttrs++;
+    }
+    if (p->early_start && plan->early_start) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[config.numAttrs].val.programmaticStreamSerializationAllowed = 1;
+        config.numAttrs++;
+    }
     config.gridDim = dim3((unsigned)plan->blocks);
     config.blockDim = dim3((unsigned)plan->threads);
     config.dynamicSmemBytes = (size_t)plan->shared_bytes;
     config.stream = stream;
     if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan->shared_bytes) != cudaSuccess ||
+        (plan->cluster > 8 && cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) != cudaSuccess) ||
         cudaLaunchKernelEx(&config, kernel, make_job(p, plan)) != cudaSuccess) {
         cudaGetLastError(); /* reported as our status: must not surface again in the caller's next check */
         return TOPKIT_ERROR_LAUNCH;
@@ -90,6 +113,8 @@ static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELI
               "plan.c");
 static_assert(TOPKIT_PIPELINED_THREADS == 928 && TOPKIT_PIPELINED_CAPACITY == 5632 && TOPKIT_ROW_THREADS == 512, "plan.c");
 static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
+static_assert(TOPKIT_SPLIT_THREADS == 512 && TOPKIT_SPLIT_HEADER + TOPKIT_SPLIT_SAMPLE * sizeof(float) <= 40960, "plan.c");
+static_assert(TOPKIT_DIRECT_THREADS == 1024 && TOPKIT_DIRECT_HEADER + TOPKIT_DIRECT_SAMPLE * sizeof(float) <= 16384, "plan.c");
 
 static int launch_route(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
     const bool any = p->ties == TOPKIT_TIES_ANY;
@@ -99,6 +124,10 @@ static int launch_route(const topkit_select_params *p, const topkit_plan *plan, 
         case TOPKIT_ROUTE_PIPELINED:
             return launch(any ? topkit_pipelined_select_kernel<TOPKIT_ANY> : topkit_pipelined_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan,
                           stream);
+        case TOPKIT_ROUTE_SPLIT:
+            return launch(any ? topkit_split_select_kernel<TOPKIT_ANY> : topkit_split_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
+        case TOPKIT_ROUTE_DIRECT:
+            return launch(any ? topkit_direct_select_kernel<TOPKIT_ANY> : topkit_direct_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
         default: return TOPKIT_ERROR_OPTION;
     }
 }

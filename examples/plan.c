@@ -15,7 +15,16 @@ enum {
     PIPELINED_CAPACITY = 5632,
     PIPELINED_SHARED = 232448,
     PIPELINED_MIN_LENGTH = 49152,
-    QUEUE_BYTES = 16,
+    SPLIT_THREADS = 512,
+    SPLIT_MIN_PART = 4096,    /* scores that a block of a split row gets at the least */
+    SPLIT_TEAM_PART = 65536,  /* and at the most, before a second cluster joins in: their meeting in memory costs about as much time */
+    SPLIT_MAX_TEAMS = 32,
+    DIRECT_THREADS = 512,     /* two blocks a multiprocessor; where only one fits, of twice as many */
+    DIRECT_FIXED_SHARED = 16384, /* refiner, state and sample, at most */
+    DIRECT_MIN_CAPACITY = 3584,
+    TILE = 512,
+    HEADER_BYTES = 1024, /* of every workspace: the queue, and tickets of split rows. No route may leave anything else there */
+    HEADER_TICKETS = 252,
     SYSTEM_SHARED = 1024 /* of each resident block */
 };
 
@@ -28,50 +37,125 @@ static int row_least_capacity(int k) {
     return room > k + 512 ? room : k + 512;
 }
 
+static bool can_pipeline(int k, const topkit_device_facts *device) {
+    return device->arch >= 90 && device->shared_per_block >= PIPELINED_SHARED &&
+           device->shared_per_sm >= PIPELINED_SHARED + SYSTEM_SHARED && device->threads_per_sm >= PIPELINED_THREADS && k <= PIPELINED_MAX_K;
+}
+
+static int plan_pipelined(const topkit_device_facts *device, int rows, int k, topkit_plan *p) {
+    if (!can_pipeline(k, device)) return TOPKIT_ERROR_DEVICE;
+    p->threads = PIPELINED_THREADS;
+    p->capacity = PIPELINED_CAPACITY;
+    p->shared_bytes = PIPELINED_SHARED;
+    p->blocks = at_most(rows, device->sm_count);
+    p->density = 64;
+    p->width = 16;
+    return TOPKIT_OK;
+}
+
+/* The buffer and the blocks that one multiprocessor runs, alike for whole and for split rows. */
+static int plan_buffer(const topkit_device_facts *device, int k, topkit_plan *p, int *resident) {
+    p->capacity = 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY;
+    const int fits = device->shared_per_block > ROW_FIXED_SHARED ? (device->shared_per_block - ROW_FIXED_SHARED) / 8 / 512 * 512 : 0;
+    if (p->capacity > fits) p->capacity = fits; /* a smaller buffer is compacted more often: slower, never wrong */
+    if (p->capacity < row_least_capacity(k)) return TOPKIT_ERROR_DEVICE;
+    p->shared_bytes = ROW_FIXED_SHARED + p->capacity * 8;
+    *resident =
+        at_most(at_most(device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
+    return *resident < 1 ? TOPKIT_ERROR_DEVICE : TOPKIT_OK;
+}
+
+static int plan_row(const topkit_device_facts *device, int rows, int k, topkit_plan *p) {
+    int resident;
+    const int status = plan_buffer(device, k, p, &resident);
+    if (status != TOPKIT_OK) return status;
+    p->threads = ROW_THREADS;
+    p->blocks = at_most(rows, device->sm_count * resident);
+    return TOPKIT_OK;
+}
+
+/* As many blocks a row as fill the machine, each with enough to do: first those of a cluster, then more clusters. */
+static int plan_split(const topkit_device_facts *device, int rows, int max_length, int k, topkit_plan *p) {
+    int resident;
+    const int status = plan_buffer(device, k, p, &resident);
+    if (status != TOPKIT_OK) return status;
+    if (p->capacity < 2 * k) return TOPKIT_ERROR_DEVICE; /* what two blocks bring together must fit */
+    const long long room = (long long)device->sm_count * resident;
+    if (device->arch >= 90) {
+        p->cluster = rows * 16LL <= device->sm_count / 2 ? 16 : 8; /* a cluster of 16 needs most of a graphics processing cluster */
+        while (p->cluster > 1 && (rows * (long long)p->cluster > room || max_length / p->cluster < SPLIT_MIN_PART)) p->cluster /= 2;
+    }
+    const int team_part = p->cluster > 1 ? SPLIT_TEAM_PART : 2 * SPLIT_MIN_PART;
+    while (rows <= HEADER_TICKETS && p->teams < SPLIT_MAX_TEAMS && 2LL * rows * p->cluster * p->teams <= room &&
+           max_length / (2 * p->cluster * p->teams) >= team_part)
+        p->teams *= 2;
+    const long long blocks = (long long)rows * p->cluster * p->teams;
+    if (blocks > TOPKIT_MAX_ROWS) return TOPKIT_ERROR_SHAPE;
+    p->threads = SPLIT_THREADS;
+    p->blocks = (int)blocks;
+    /* Few blocks: one a multiprocessor, by asking for more than half of its shared memory. */
+    if (blocks <= device->sm_count && p->shared_bytes < device->shared_per_sm / 2) p->shared_bytes = device->shared_per_sm / 2;
+    if (p->shared_bytes > device->shared_per_block) p->shared_bytes = device->shared_per_block;
+    p->width = 8; /* one sector: every block reads the sample */
+    if (p->teams > 1) p->workspace_bytes += (size_t)rows * (size_t)p->teams * ((size_t)k * 8 + 8);
+    return TOPKIT_OK;
+}
+
+static int plan_direct(const topkit_device_facts *device, int rows, int max_length, int k, topkit_plan *p) {
+    const int candidates = (k + k / 2 + 512 + 511) / 512 * 512, tiles = (max_length + TILE - 1) / TILE + 1;
+    p->capacity = candidates > DIRECT_MIN_CAPACITY ? candidates : DIRECT_MIN_CAPACITY;
+    int room = 1;
+    while (room < k) room *= 2;
+    if (p->capacity < room) p->capacity = room; /* the sorter's */
+    const int fixed = DIRECT_FIXED_SHARED + p->capacity * 8;
+    int resident = 2;
+    p->threads = DIRECT_THREADS;
+    p->shared_bytes = 0;
+    if (tiles <= (device->shared_per_block - fixed) / (TILE * 4)) {
+        p->shared_bytes = fixed + (tiles > DIRECT_THREADS / 32 ? tiles : DIRECT_THREADS / 32) * TILE * 4;
+        if (2 * (p->shared_bytes + SYSTEM_SHARED) > device->shared_per_sm || 2 * DIRECT_THREADS > device->threads_per_sm) {
+            resident = 1;
+            p->threads = 2 * DIRECT_THREADS;
+            if (tiles < 2 * DIRECT_THREADS / 32) p->shared_bytes = fixed + 2 * DIRECT_THREADS / 32 * TILE * 4;
+        }
+    }
+    if (p->shared_bytes == 0 || p->shared_bytes > device->shared_per_block) return TOPKIT_ERROR_OPTION;
+    if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || p->threads > device->threads_per_sm) return TOPKIT_ERROR_DEVICE;
+    p->blocks = at_most(rows, device->sm_count * resident);
+    p->density = 8;
+    return TOPKIT_OK;
+}
+
 int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan) {
     topkit_plan p = {0};
     if (!device || !plan) return TOPKIT_ERROR_POINTER;
     if (rows < 0 || rows > TOPKIT_MAX_ROWS || max_length < 0 || max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
     if (k < 0 || k > ROW_MAX_K) return TOPKIT_ERROR_K;
     if (order < TOPKIT_ORDER_NONE || order > TOPKIT_ORDER_SCORE) return TOPKIT_ERROR_OPTION;
-    if (route != TOPKIT_ROUTE_AUTO && route != TOPKIT_ROUTE_ROW && route != TOPKIT_ROUTE_PIPELINED) return TOPKIT_ERROR_OPTION;
+    if (route < TOPKIT_ROUTE_AUTO || route > TOPKIT_ROUTE_DIRECT) return TOPKIT_ERROR_OPTION;
     if (rows == 0 || k == 0) {
         *plan = p;
         return TOPKIT_OK;
     }
     if (device->arch < 80 || device->sm_count < 1) return TOPKIT_ERROR_DEVICE;
+    if (route == TOPKIT_ROUTE_AUTO)
+        route = can_pipeline(k, device) && max_length >= PIPELINED_MIN_LENGTH && rows > 2 * device->sm_count ? TOPKIT_ROUTE_PIPELINED
+                                                                                                            : TOPKIT_ROUTE_ROW;
+    p.route = route;
     p.density = 128;
     p.width = 4;
-    p.workspace_bytes = QUEUE_BYTES + (size_t)rows * 4;
-    const bool can_pipeline = device->arch >= 90 && device->shared_per_block >= PIPELINED_SHARED &&
-                              device->shared_per_sm >= PIPELINED_SHARED + SYSTEM_SHARED && device->threads_per_sm >= PIPELINED_THREADS &&
-                              k <= PIPELINED_MAX_K;
-    if (route == TOPKIT_ROUTE_PIPELINED && !can_pipeline) return TOPKIT_ERROR_DEVICE;
-    if (route == TOPKIT_ROUTE_PIPELINED ||
-        (route == TOPKIT_ROUTE_AUTO && can_pipeline && max_length >= PIPELINED_MIN_LENGTH && rows > 2 * device->sm_count)) {
-        p.route = TOPKIT_ROUTE_PIPELINED;
-        p.threads = PIPELINED_THREADS;
-        p.capacity = PIPELINED_CAPACITY;
-        p.shared_bytes = PIPELINED_SHARED;
-        p.blocks = at_most(rows, device->sm_count);
-        p.density = 64;
-        p.width = 16;
-        *plan = p;
-        return TOPKIT_OK;
+    p.cluster = p.teams = 1;
+    p.early_start = device->arch >= 90;
+    p.workspace_bytes = HEADER_BYTES + (size_t)rows * 4;
+    int status;
+    switch (route) {
+        case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, k, &p); break;
+        case TOPKIT_ROUTE_SPLIT: status = plan_split(device, rows, max_length, k, &p); break;
+        case TOPKIT_ROUTE_DIRECT: status = plan_direct(device, rows, max_length, k, &p); break;
+        default: status = plan_row(device, rows, k, &p); break;
     }
-    p.route = TOPKIT_ROUTE_ROW;
-    p.threads = ROW_THREADS;
-    p.capacity = 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY;
-    const int fits = device->shared_per_block > ROW_FIXED_SHARED ? (device->shared_per_block - ROW_FIXED_SHARED) / 8 / 512 * 512 : 0;
-    if (p.capacity > fits) p.capacity = fits; /* a smaller buffer is compacted more often: slower, never wrong */
-    if (p.capacity < row_least_capacity(k)) return TOPKIT_ERROR_DEVICE;
-    p.shared_bytes = ROW_FIXED_SHARED + p.capacity * 8;
-    const int resident =
-        at_most(at_most(device->shared_per_sm / (p.shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
-    if (resident < 1) return TOPKIT_ERROR_DEVICE;
-    p.blocks = at_most(rows, device->sm_count * resident);
-    *plan = p;
-    return TOPKIT_OK;
+    if (status == TOPKIT_OK) *plan = p;
+    return status;
 }
 
 const char *topkit_status_text(int status) {
@@ -82,7 +166,7 @@ const char *topkit_status_text(int status) {
         case TOPKIT_ERROR_K: return "k is negative or above 4096, the most that the routes of this version support";
         case TOPKIT_ERROR_STRIDE: return "row_stride is negative, index_stride or value_stride is below k, or column_stride is not 1";
         case TOPKIT_ERROR_SCORE_TYPE: return "this build does not read scores of that type";
-        case TOPKIT_ERROR_OPTION: return "ties, order or route is not one of the supported values";
+        case TOPKIT_ERROR_OPTION: return "ties, order or route is not one of the supported values, or the route does not take rows so long";
         case TOPKIT_ERROR_WORKSPACE:
             return "the workspace is null, not aligned to 16 bytes or smaller than topkit_select_workspace asks for";
         case TOPKIT_ERROR_DEVICE: return "no CUDA device, or one that is older than compute capability 8.0 or has too little shared memory";

@@ -27,6 +27,10 @@ typedef struct topkit_select_job {
     topkit_select_stats *stats; /* or null */
     topkit_queue *queue;        /* zero before the first launch, and after every one */
     int *row_order;             /* (rows) */
+    int teams;                  /* of a row that is split (03) */
+    unsigned *tickets;          /* (rows) with several teams; zero before the first launch, and after every one */
+    int *published;             /* (rows x teams) candidates in the pool */
+    topkit_candidate *pool;     /* (rows x teams x k) */
 } topkit_select_job;
 
 TOPKIT_JOB_FN topkit_row topkit_job_row(const topkit_select_job &job, int r) {
@@ -63,14 +67,17 @@ TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row ro
     return row.length <= job.k && (job.order != TOPKIT_ORDER_SCORE || row.length <= 1);
 }
 
-/* Refines items[0 .. held) to the row's answer and writes it in the order asked for. The whole group; ends with a barrier. */
+/* Refines items[0 .. held) to the row's answer and writes it in the order asked for, behind the `above` that were written already (0 where an
+ * order is asked for). The whole group; ends with a barrier. */
 template <int TIES>
 TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &job, int r, topkit_row row, topkit_candidate *items,
-                                      int held, topkit_refiner_storage *s) {
+                                      int held, int above, topkit_refiner_storage *s) {
     const topkit_sink_pairs sink = topkit_job_sink(job, r);
     const int wanted = row.length < job.k ? row.length : job.k;
     if (job.order == TOPKIT_ORDER_NONE) {
-        topkit_refine<TIES>(g, items, held, wanted, sink, s);
+        const topkit_sink_pairs rest = {sink.indices + above, sink.values ? sink.values + above : nullptr, 0};
+        if (wanted > above) topkit_refine<TIES>(g, items, held, wanted - above, rest, s);
+        else topkit_group_sync(g);
     } else {
         topkit_refine_keep(g, items, held, topkit_refine_cut<TIES>(g, items, held, wanted, s), s);
         topkit_sort(g, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX);

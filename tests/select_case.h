@@ -140,7 +140,7 @@ static inline std::string next_schedule(void) {
 #endif
 }
 
-enum { PREFILL_BYTE = 0x7f, QUEUE_BYTES = 16 /* at the workspace's front, whatever the route */ };
+enum { PREFILL_BYTE = 0x7f, QUEUE_BYTES = 1024 /* at the workspace's front, whatever the route */ };
 static const uint32_t PREFILL = 0x7f7f7f7fu;
 
 /* ---- the trial ---- */

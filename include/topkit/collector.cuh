@@ -132,6 +132,21 @@ TOPKIT_FN topkit_gate topkit_compact(topkit_group g, topkit_collector c, int k, 
     return topkit_gate_at(cut.key, TIES == TOPKIT_LOWEST_INDEX ? cut.bound : 0);
 }
 
+/* Cuts a buffer that was filled by hand, with `held` candidates, back to its k best where it holds more. Returns how many are left. The whole
+ * group after a sync; ends with one. */
+template <int TIES>
+TOPKIT_FN int topkit_collector_trim(topkit_group g, topkit_collector c, int held, int k, topkit_refiner_storage *r) {
+    topkit_group_sync(g);
+    if (held <= k) return held;
+    if (g.thread == 0) {
+        c.state->count = (unsigned)held;
+        c.state->stored = (unsigned)c.capacity;
+    }
+    topkit_group_sync(g);
+    topkit_compact<TIES>(g, c, k, r);
+    return k;
+}
+
 enum { TOPKIT_ASCENDING = 0, TOPKIT_SHUFFLED = 1 };
 
 /* Scans a row with a group: loads its tiles, appends what the gate admits, compacts as often as needed. k = min(k, length), at least 1:
@@ -161,6 +176,30 @@ TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gat
         topkit_group_sync(g);
         if (!topkit_collector_overflowed(c)) break;
         gate = topkit_compact<TIES>(g, c, k, r);
+    }
+    const int held = topkit_collector_held(c);
+    topkit_group_sync(g);
+    return held;
+}
+
+/* The ascending scan of a row of which each warp holds its first tile already (tile number = its rank, where there are so many), loaded
+ * while the gate was not known yet. Everything else as topkit_scan. */
+template <int TIES>
+TOPKIT_FN int topkit_scan_begun(topkit_group g, topkit_row row, int k, topkit_gate gate, const topkit_tile *held_tile, topkit_collector c,
+                                topkit_refiner_storage *r) {
+    const topkit_tiles tiles = topkit_row_tiles(row);
+    const int warps = (int)topkit_warps(g);
+    int n = (int)topkit_warp_rank(g);
+    topkit_tile tile = *held_tile;
+    TOPKIT_ASSERT(k >= 1 && c.capacity >= k + TOPKIT_TILE);
+    for (;;) {
+        while (n < tiles.count && topkit_collect_tile<TIES>(g, c, gate, &tile)) {
+            n += warps;
+            if (n < tiles.count) topkit_tile_load(tiles, n, topkit_lane(g), &tile);
+        }
+        topkit_group_sync(g);
+        if (!topkit_collector_overflowed(c)) break;
+        gate = topkit_compact<TIES>(g, c, k, r); /* a tile that found no room is still held, and offered again */
     }
     const int held = topkit_collector_held(c);
     topkit_group_sync(g);

@@ -112,6 +112,15 @@ TOPKIT_FN void topkit_copy_async_wait(void) {
 #endif
 }
 
+/* Waits until all but the group committed last are complete. */
+TOPKIT_FN void topkit_copy_async_wait_but_last(void) {
+#if TOPKIT_PTX
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_cp_async_wait(1);
+#endif
+}
+
 /* A word that others change meanwhile, read afresh and without order: for polling. */
 TOPKIT_FN unsigned topkit_peek(const unsigned *p) {
 #ifdef TOPKIT_SIMT
@@ -221,6 +230,81 @@ TOPKIT_FN void topkit_mbarrier_wait(unsigned long long *bar, unsigned parity) {
 #else
     while (!topkit_mbarrier_test_for(bar, parity, 1000000)) {
     }
+#endif
+}
+
+/* A cluster of blocks: co-resident, with barriers of its own and access to each other's shared memory. Before compute capability 9.0 a
+ * block is a cluster by itself. */
+TOPKIT_FN unsigned topkit_cluster_block(void) {
+#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
+    unsigned rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+#elif defined(TOPKIT_SIMT)
+    return simt_cluster_rank();
+#else
+    return 0;
+#endif
+}
+
+TOPKIT_FN unsigned topkit_cluster_blocks(void) {
+#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
+    unsigned blocks;
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+    return blocks;
+#elif defined(TOPKIT_SIMT)
+    return simt_cluster_size();
+#else
+    return 1;
+#endif
+}
+
+/* All threads of all blocks of the cluster; orders their accesses to global memory and to each other's shared memory. */
+TOPKIT_FN void topkit_cluster_sync(void) {
+#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_cluster_sync();
+#else
+    topkit_bar_sync(0, blockDim.x);
+#endif
+}
+
+/* Reads and writes the word, or the pair of words, that lies in another block's shared memory where `shared` lies in the caller's. */
+TOPKIT_FN unsigned topkit_cluster_read(const unsigned *shared, unsigned block) {
+#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
+    unsigned value;
+    asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %1, %2; ld.shared::cluster.u32 %0, [a]; }"
+                 : "=r"(value) : "r"(topkit_shared_address(shared)), "r"(block) : "memory");
+    return value;
+#elif defined(TOPKIT_SIMT)
+    return *(const unsigned *)simt_cluster_map_shared_rank(shared, block);
+#else
+    (void)block;
+    return *shared;
+#endif
+}
+
+TOPKIT_FN void topkit_cluster_write_pair(void *shared, unsigned block, unsigned low, unsigned high) {
+#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; st.shared::cluster.v2.u32 [a], {%2, %3}; }" ::"r"(
+                     topkit_shared_address(shared)), "r"(block), "r"(low), "r"(high) : "memory");
+#elif defined(TOPKIT_SIMT)
+    unsigned *pair = (unsigned *)simt_cluster_map_shared_rank(shared, block);
+    pair[0] = low;
+    pair[1] = high;
+#else
+    (void)block;
+    ((unsigned *)shared)[0] = low;
+    ((unsigned *)shared)[1] = high;
+#endif
+}
+
+/* For launches with programmatic stream serialization, which may begin before the kernel ahead of them on the stream has ended: waits for
+ * that end, and lets the kernel behind begin likewise. Without the attribute, and before compute capability 9.0, they do nothing. */
+TOPKIT_FN void topkit_dependency_wait(void) {
+#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
 #endif
 }
 

@@ -9,6 +9,7 @@
  *   candidate, sink       what is collected, and where the selected go
  *   refiner               the exact k of m candidates
  *   collector             gate, append, compaction, scan
+ *   cluster               candidates of a cluster's blocks, merged
  *   order                 sorted output
  *   scheduler             which row next
  */
@@ -28,6 +29,7 @@
 #include "topkit/sink.cuh"
 #include "topkit/refiner.cuh"
 #include "topkit/collector.cuh"
+#include "topkit/cluster.cuh"
 #include "topkit/order.cuh"
 #include "topkit/scheduler.cuh"
 
