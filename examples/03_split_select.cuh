@@ -3,7 +3,7 @@
  * A row is cut into parts, a block each; the blocks of a cluster are a team, and a very long row has several teams. The steps are those of
  * 01_row_select.cuh, with two more:
  *
- *     [2] sample     every block fetches the same sample of the whole row, and its own part's first tiles at once
+ *     [2] sample     every block fetches the same sample of the whole row, and at once up to 32K scores of its own part
  *     [3] propose    so that all come to the same gate without a word to each other
  *     [4] collect    each block its own part
  *     [a] merge      a team's candidates meet in its first block, through distributed shared memory               cluster
@@ -19,7 +19,8 @@
  * Blocks of a cluster wait for each other: the hardware runs them together or not at all. Teams never wait: who is not the last leaves.
  *
  *   k             1 .. 4096 (plan.c)
- *   shared        40 KB and 8 bytes a candidate, as 01
+ *   shared        8 KB, 8 bytes a candidate, and 32 KB for each of the 1 to 4 tiles a warp that are fetched before the gate is known: one
+ *                 block a multiprocessor
  *   workspace     several teams: 8 k + 4 bytes a row and team, and a ticket a row that is zero between launches; else none of its own
  *   reads         the row once, and the sample once a block (from L2)
  */
@@ -29,12 +30,20 @@
 #include "select_job.cuh"
 
 #define TOPKIT_SPLIT_THREADS 512
-#define TOPKIT_SPLIT_SAMPLE (TOPKIT_SPLIT_THREADS / 32 * TOPKIT_TILE) /* samples at most: they lie where the stages lie later */
+#define TOPKIT_SPLIT_SAMPLE 8192 /* scores at most */
 
+typedef struct topkit_split_part {
+    topkit_row row;
+    int begin; /* its first score is score `begin` of the whole row */
+} topkit_split_part;
+
+/* What a block knows of its work lies here as well: registers are short in the scan. */
 typedef struct topkit_split_storage {
     topkit_refiner_storage refiner;
     topkit_collector_state collected;
     topkit_cluster_storage cluster;
+    topkit_row row;
+    topkit_split_part own;
     unsigned last;    /* block 0: its team is the row's last */
     unsigned verdict; /* of block 0, for its team */
 } topkit_split_storage;
@@ -43,32 +52,32 @@ typedef struct topkit_split_storage {
 
 enum { TOPKIT_SPLIT_LEAVE = 0, TOPKIT_SPLIT_DELIVER = 1, TOPKIT_SPLIT_REPEAT = 2 }; /* verdicts */
 
-/* Part `part` of `parts` of a row, in whole tiles of the row: a row of its own, whose first score is score *begin of the whole. */
-static __device__ __forceinline__ topkit_row topkit_split_part(topkit_row row, int part, int parts, int *begin) {
+/* Part `part` of `parts` of a row, in whole tiles of the row: a row of its own. */
+static __device__ __forceinline__ topkit_split_part topkit_split_part_of(topkit_row row, int part, int parts) {
     const topkit_tiles tiles = topkit_row_tiles(row);
     const long long body = (tiles.vectors + TOPKIT_TILE_VECTORS - 1) / TOPKIT_TILE_VECTORS;
-    const int first = tiles.head + (int)(body * part / parts) * TOPKIT_TILE, end = tiles.head + (int)(body * (part + 1) / parts) * TOPKIT_TILE;
-    topkit_row own;
-    *begin = part == 0 ? 0 : first < row.length ? first : row.length;
-    own.scores = row.scores + *begin;
-    own.length = (part == parts - 1 || end > row.length ? row.length : end) - *begin;
+    const int first = tiles.head + (int)(body * part / parts) * TOPKIT_TILE;
+    const int end = tiles.head + (int)(body * (part + 1) / parts) * TOPKIT_TILE;
+    topkit_split_part own;
+    own.begin = part == 0 ? 0 : first < row.length ? first : row.length;
+    own.row.scores = row.scores + own.begin;
+    own.row.length = (part == parts - 1 || end > row.length ? row.length : end) - own.begin;
     return own;
 }
 
-/* [4] A block's part of the row, with indices of the whole row. `held_tile`: each warp's first tile; null: collect everything, shuffled. */
+/* [4] The block's part s->own, with indices of the whole row: from the gate on with the first tiles at hand, or (`again`) everything. Ends
+ * with the whole block's stores not yet synced. */
 template <int TIES>
-static __device__ __forceinline__ int topkit_split_collect(topkit_group block, const topkit_select_job &job, topkit_row row, int part,
-                                                           int parts, topkit_gate gate, const topkit_tile *held_tile,
-                                                           topkit_collector c, topkit_split_storage *s) {
-    int begin, held = 0;
-    const topkit_row own = topkit_split_part(row, part, parts, &begin);
+static __device__ __forceinline__ int topkit_split_collect(topkit_group block, const topkit_select_job &job, topkit_gate gate,
+                                                           bool again, topkit_collector c, topkit_split_storage *s) {
+    const topkit_row own = s->own.row;
     const int wanted = own.length < job.k ? own.length : job.k;
+    int held = 0;
     if (own.length > 0) {
-        if (held_tile) held = topkit_scan_begun<TIES>(block, own, wanted, gate, held_tile, c, &s->refiner);
+        if (!again) held = topkit_scan_begun<TIES>(block, own, wanted, gate, job.depth, c, &s->refiner);
         else held = topkit_scan<TIES>(block, own, wanted, gate, TOPKIT_SHUFFLED, c, &s->refiner);
     }
-    if (block.thread == 0) topkit_job_count(job, row, 0, held, held_tile ? 0 : part == 0, &s->collected);
-    for (int i = (int)block.thread; i < held; i += (int)block.size) c.items[i].index += begin;
+    for (int i = (int)block.thread; i < held; i += (int)block.size) c.items[i].index += s->own.begin;
     return held;
 }
 
@@ -104,70 +113,86 @@ static __device__ __forceinline__ int topkit_split_publish(topkit_group block, c
 }
 
 template <int TIES>
-static __global__ void __launch_bounds__(TOPKIT_SPLIT_THREADS, 2) topkit_split_select_kernel(topkit_select_job job) {
+static __global__ void __launch_bounds__(TOPKIT_SPLIT_THREADS, 1) topkit_split_select_kernel(topkit_select_job job) {
     TOPKIT_SHARED(memory);
     topkit_split_storage *s = (topkit_split_storage *)memory;
-    float *sample = (float *)(memory + TOPKIT_SPLIT_HEADER); /* (TOPKIT_SPLIT_SAMPLE) the stages' memory while no scan runs */
-    topkit_candidate *items = (topkit_candidate *)(sample + TOPKIT_SPLIT_SAMPLE); /* (capacity) */
+    float *stages = (float *)(memory + TOPKIT_SPLIT_HEADER); /* (warps x depth x TOPKIT_TILE) */
+    topkit_candidate *items = (topkit_candidate *)(stages + TOPKIT_SPLIT_THREADS / 32 * job.depth * TOPKIT_TILE); /* (capacity) */
+    float *sample = (float *)items; /* (at most TOPKIT_SPLIT_SAMPLE) before there are candidates */
     const topkit_group block = topkit_group_block();
-    const topkit_collector c = {items, job.capacity, sample + topkit_warp_rank(block) * TOPKIT_TILE, &s->collected};
-    const int rank = (int)topkit_cluster_block(), blocks = (int)topkit_cluster_blocks(), parts = job.teams * blocks;
-    const int r = (int)(blockIdx.x / (unsigned)parts), part = (int)(blockIdx.x % (unsigned)parts), team = part / blocks;
+    const topkit_collector c = {items, job.capacity, stages + (int)topkit_warp_rank(block) * job.depth * TOPKIT_TILE, &s->collected};
+    const int room = 2 * job.capacity < TOPKIT_SPLIT_SAMPLE ? 2 * job.capacity : TOPKIT_SPLIT_SAMPLE;
+    const int parts = job.teams * (int)topkit_cluster_blocks(), r = (int)(blockIdx.x / (unsigned)parts);
+    const int part = (int)(blockIdx.x % (unsigned)parts);
 
     topkit_dependency_wait();
     const topkit_row row = topkit_job_row(job, r);
-    const int wanted = row.length < job.k ? row.length : job.k;
     if (topkit_job_copies(job, row)) { /* all blocks of the row agree on it: nobody waits for one that left */
         if (part == 0) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink(job, r));
         return;
     }
 
     /* [2] Sample and first tiles are under way before anything is waited for; storage is made ready in their shadow. */
-    const topkit_sampling sampling = topkit_job_sampling(job, row, r, TOPKIT_SPLIT_SAMPLE);
-    const bool samples = topkit_job_samples(job, row);
-    if (samples) topkit_sample_async(block, sampling, sample);
-    int begin;
-    const topkit_tiles own = topkit_row_tiles(topkit_split_part(row, part, parts, &begin));
-    topkit_tile first;
-    if ((int)topkit_warp_rank(block) < own.count) topkit_tile_load(own, (int)topkit_warp_rank(block), topkit_lane(block), &first);
+    int count = 0;
+    if (topkit_job_samples(job, row)) {
+        const topkit_sampling sampling = topkit_job_sampling(job, row, r, room);
+        topkit_sample_async(block, sampling, sample);
+        count = topkit_sample_count(sampling);
+    }
+    const topkit_split_part own = topkit_split_part_of(row, part, parts);
+    const topkit_tiles tiles = topkit_row_tiles(own.row);
+    for (int d = 0; d < job.depth; d++) {
+        const int n = (int)(topkit_warp_rank(block) + (unsigned)d * topkit_warps(block));
+        if (n < tiles.count) topkit_tile_copy_async(tiles, n, topkit_lane(block), c.stage + d * TOPKIT_TILE);
+    }
+    topkit_copy_async_commit();
     topkit_refiner_init(block, &s->refiner);
     if (block.thread == 0) {
+        s->row = row;
+        s->own = own;
         topkit_collector_clear(c);
         s->collected.dropped = s->collected.compactions = 0;
     }
-    topkit_copy_async_wait();
+    topkit_copy_async_wait_but_last(); /* the sample */
     topkit_group_sync(block);
 
     topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
-    if (samples) { /* [3] */
-        const int count = topkit_sample_count(sampling), sought = topkit_job_rank(job, row.length, count);
+    if (count > 0) { /* [3] */
+        const int sought = topkit_job_rank(job, s->row.length, count);
         gate = topkit_gate_at(topkit_propose_from_sample(block, sample, count, sought, 0, &s->refiner.digit).key, TOPKIT_INDEX_LIMIT);
     }
-    int held = topkit_split_collect<TIES>(block, job, row, part, parts, gate, &first, c, s), total;
+    topkit_copy_async_wait();
+    __syncwarp(); /* the warp's own tiles */
+    int total, held = topkit_split_collect<TIES>(block, job, gate, false, c, s);
+    if (block.thread == 0) topkit_job_count(job, s->row, 0, held, 0, &s->collected);
     held = topkit_cluster_merge<TIES>(block, c, held, job.k, &s->cluster, &s->refiner, &total); /* [a] */
 
+    const int wanted = s->row.length < job.k ? s->row.length : job.k;
     unsigned verdict = total < wanted ? TOPKIT_SPLIT_REPEAT : TOPKIT_SPLIT_DELIVER; /* [5] of one team: all its blocks know the total */
     if (job.teams > 1) {
-        if (rank == 0) {
-            held = topkit_split_publish<TIES>(block, job, r, team, c, held, s);
+        if (topkit_cluster_block() == 0) {
+            held = topkit_split_publish<TIES>(block, job, r, part / (int)topkit_cluster_blocks(), c, held, s);
             if (block.thread == 0) s->verdict = held < 0 ? TOPKIT_SPLIT_LEAVE : held < wanted ? TOPKIT_SPLIT_REPEAT : TOPKIT_SPLIT_DELIVER;
         }
         topkit_cluster_sync();
         verdict = topkit_cluster_read(&s->verdict, 0);
         topkit_cluster_sync(); /* nobody leaves while others read */
     }
-    if (verdict == TOPKIT_SPLIT_REPEAT) { /* by this team alone, from the whole row */
-        if (block.thread == 0) topkit_collector_clear(c);
+    if (verdict == TOPKIT_SPLIT_REPEAT) { /* by this team alone, the whole row */
+        if (block.thread == 0) {
+            topkit_collector_clear(c);
+            s->own = topkit_split_part_of(s->row, (int)topkit_cluster_block(), (int)topkit_cluster_blocks());
+        }
         topkit_group_sync(block);
-        gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
-        held = topkit_split_collect<TIES>(block, job, row, rank, blocks, gate, nullptr, c, s);
+        held = topkit_split_collect<TIES>(block, job, topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT), true, c, s);
+        if (block.thread == 0) topkit_job_count(job, s->row, 0, held, topkit_cluster_block() == 0, &s->collected);
         held = topkit_cluster_merge<TIES>(block, c, held, job.k, &s->cluster, &s->refiner, &total);
     }
-    if (rank > 0 || verdict == TOPKIT_SPLIT_LEAVE) return;
-    topkit_job_deliver<TIES>(block, job, r, row, items, held, 0, &s->refiner); /* [6] [7] */
+    if (topkit_cluster_block() > 0 || verdict == TOPKIT_SPLIT_LEAVE) return;
+    topkit_job_deliver<TIES>(block, job, r, s->row, items, held, 0, &s->refiner); /* [6] [7] */
     if (block.thread == 0) {
         s->collected.dropped = 0; /* what merges dropped had been counted by those who collected it */
-        topkit_job_count(job, row, 1, 0, 0, &s->collected);
+        topkit_job_count(job, s->row, 1, 0, 0, &s->collected);
     }
 }
 

@@ -26,7 +26,7 @@
 
 #include "select_job.cuh"
 
-#define TOPKIT_DIRECT_THREADS 1024 /* at most */
+#define TOPKIT_DIRECT_THREADS 768  /* at most: more would leave each too few registers */
 #define TOPKIT_DIRECT_SAMPLE 2048  /* scores at most */
 #define TOPKIT_DIRECT_RANK 256     /* of the k-th best in the sample, at most: a finer bracket than threads would need two steps */
 
@@ -34,7 +34,9 @@ typedef struct topkit_direct_storage {
     topkit_refiner_storage refiner;
     topkit_collector_state collected;
     topkit_row rows[2]; /* the present row and the next, by turns */
-    unsigned above;     /* scores that reach the upper gate, and slots handed out for them */
+    topkit_gate lower, upper; /* of the present row: in shared memory, for registers are short */
+    unsigned above;           /* scores that reach the upper gate */
+    int slots[TOPKIT_DIRECT_THREADS / 32]; /* (warps) the first slot of each warp's */
     int next, builds;
 } topkit_direct_storage;
 
@@ -44,34 +46,6 @@ typedef struct topkit_direct_storage {
 static __device__ __forceinline__ topkit_sampling topkit_direct_sampling(const topkit_select_job &job, topkit_row row, int r) {
     const long long room = (long long)row.length * TOPKIT_DIRECT_RANK / job.k;
     return topkit_job_sampling(job, row, r, room < TOPKIT_DIRECT_SAMPLE ? (int)room : TOPKIT_DIRECT_SAMPLE);
-}
-
-/* The vectors of tile n, or its edge, to the tile's place in shared memory. One warp; the copies belong to the calling lanes. */
-static __device__ __forceinline__ void topkit_direct_copy(topkit_tiles t, int n, unsigned lane, float *place) {
-    const int left = t.vectors - n * TOPKIT_TILE_VECTORS;
-    const float *from = t.scores + t.head + n * TOPKIT_TILE;
-    if (left > 0) {
-#pragma unroll
-        for (int u = 0; u < 4; u++) {
-            const int v = u * 32 + (int)lane;
-            if (v < left) topkit_copy_async_16(place + v * 4, from + v * 4);
-        }
-    } else { /* the head where lane 0 reads, the tail where lane 1 does */
-        const int tail = t.head + t.vectors * 4;
-        if ((int)lane < t.head) topkit_copy_async_4(place + lane, t.scores + lane);
-        if ((int)lane < t.length - tail) topkit_copy_async_4(place + 4 + lane, t.scores + tail + lane);
-    }
-}
-
-/* The tile as a warp finds it there. */
-static __device__ __forceinline__ void topkit_direct_tile(topkit_tiles t, int n, unsigned lane, const float *place, topkit_tile *tile) {
-    const int left = t.vectors - n * TOPKIT_TILE_VECTORS;
-    topkit_tile_load_from((const float4 *)place, left > 0 ? left : 2, t.head + n * TOPKIT_TILE, false, lane, tile);
-    if (left <= 0) {
-        const int tail = t.head + t.vectors * 4;
-        tile->valid = (1u << (lane == 0 ? t.head : lane == 1 ? t.length - tail : 0)) - 1;
-        tile->first = lane == 0 ? 0 : tail - 4;
-    }
 }
 
 /* [1] [2] Row r becomes the next one: sample and scores under way, as two groups of copies. A warp's tiles must be done with by that warp,
@@ -85,37 +59,39 @@ static __device__ __forceinline__ void topkit_direct_begin(topkit_group block, c
     if (topkit_job_samples(job, row)) topkit_sample_async(block, topkit_direct_sampling(job, row, r), sample);
     const topkit_tiles tiles = topkit_row_tiles(row);
     for (int n = (int)topkit_warp_rank(block); n < tiles.count; n += (int)topkit_warps(block))
-        topkit_direct_copy(tiles, n, topkit_lane(block), scores + n * TOPKIT_TILE);
+        topkit_tile_copy_async(tiles, n, topkit_lane(block), scores + n * TOPKIT_TILE);
     topkit_copy_async_commit();
 }
 
-/* [3] The sample's rank of the k-th best, give or take five standard deviations and a few for clustered samples. */
+/* [3] The sample's rank of the k-th best, give or take five standard deviations and a few for clustered samples. Ends with a barrier. */
 static __device__ __forceinline__ void topkit_direct_gates(topkit_group block, const topkit_select_job &job, topkit_row row, int r,
-                                                           const float *sample, topkit_gate *lower, topkit_gate *upper,
-                                                           topkit_digit_storage *s) {
-    *lower = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
-    *upper = topkit_gate_at(0xffffffffu, 0); /* lets nothing pass */
-    if (!topkit_job_samples(job, row)) return;
-    const int count = topkit_sample_count(topkit_direct_sampling(job, row, r));
-    const int rank = (int)((long long)job.k * count / row.length), margin = (int)(5.0f * sqrtf((float)rank)) + 8;
-    const bool has_upper = job.order == TOPKIT_ORDER_NONE && rank > margin;
-    const topkit_proposal p =
-        topkit_propose_from_sample(block, sample, count, has_upper ? rank - margin : rank + margin, rank + margin, s);
-    *lower = topkit_gate_at(p.second, TOPKIT_INDEX_LIMIT);
-    if (has_upper && p.key > p.second) *upper = topkit_gate_at(p.key, TOPKIT_INDEX_LIMIT);
+                                                           const float *sample, topkit_direct_storage *s) {
+    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0};
+    bool has_upper = false;
+    if (topkit_job_samples(job, row)) {
+        const int count = topkit_sample_count(topkit_direct_sampling(job, row, r));
+        const int rank = (int)((long long)job.k * count / row.length), margin = (int)(5.0f * sqrtf((float)rank)) + 8;
+        has_upper = job.order == TOPKIT_ORDER_NONE && rank > margin;
+        p = topkit_propose_from_sample(block, sample, count, has_upper ? rank - margin : rank + margin, rank + margin, &s->refiner.digit);
+    }
+    if (block.thread == 0) {
+        s->lower = topkit_gate_at(p.second, TOPKIT_INDEX_LIMIT);
+        s->upper = has_upper && p.key > p.second ? topkit_gate_at(p.key, TOPKIT_INDEX_LIMIT) : topkit_gate_at(0xffffffffu, 0); /* nothing */
+    }
+    topkit_group_sync(block);
 }
 
-/* [4] The warp's tiles: counts what reaches the upper gate, appends what lies between the gates. */
-template <int TIES>
+/* [4] The warp's tiles: counts what reaches the upper gate, appends what lies between the gates. Neither gate asks for indices, whatever the
+ * tie policy is. */
 static __device__ __forceinline__ int topkit_direct_classify(topkit_group block, topkit_row row, const float *scores, topkit_gate lower,
                                                              topkit_gate upper, topkit_collector c) {
     const topkit_tiles tiles = topkit_row_tiles(row);
     unsigned above = 0;
     for (int n = (int)topkit_warp_rank(block); n < tiles.count; n += (int)topkit_warps(block)) {
         topkit_tile tile;
-        topkit_direct_tile(tiles, n, topkit_lane(block), scores + n * TOPKIT_TILE, &tile);
-        const unsigned passed = topkit_gate_mask<TIES>(block, lower, &tile), selected = passed & topkit_gate_mask<TIES>(block, upper, &tile);
-        const unsigned between = passed & ~selected;
+        topkit_tile_load_copied(tiles, n, topkit_lane(block), scores + n * TOPKIT_TILE, &tile);
+        const unsigned passed = topkit_gate_mask<TOPKIT_ANY>(block, lower, &tile);
+        const unsigned selected = passed & topkit_gate_mask<TOPKIT_ANY>(block, upper, &tile), between = passed & ~selected;
         above += (unsigned)__popc(selected);
         if (__any_sync(TOPKIT_FULL_MASK, between != 0) &&
             !topkit_collect_staged(block, c, scores + n * TOPKIT_TILE, tile.first, between))
@@ -125,15 +101,14 @@ static __device__ __forceinline__ int topkit_direct_classify(topkit_group block,
 }
 
 /* [7] The warp's tiles once more: what reaches the upper gate goes to the sink, from slot `base` on. */
-template <int TIES>
 static __device__ __forceinline__ void topkit_direct_emit(topkit_group block, topkit_row row, const float *scores, topkit_gate upper,
                                                           int base, topkit_sink_pairs sink) {
     const topkit_tiles tiles = topkit_row_tiles(row);
     for (int n = (int)topkit_warp_rank(block); n < tiles.count; n += (int)topkit_warps(block)) {
         topkit_tile tile;
         unsigned total;
-        topkit_direct_tile(tiles, n, topkit_lane(block), scores + n * TOPKIT_TILE, &tile);
-        unsigned selected = topkit_gate_mask<TIES>(block, upper, &tile);
+        topkit_tile_load_copied(tiles, n, topkit_lane(block), scores + n * TOPKIT_TILE, &tile);
+        unsigned selected = topkit_gate_mask<TOPKIT_ANY>(block, upper, &tile);
         int slot = base + (int)topkit_warp_exclusive_sum(block, (unsigned)__popc(selected), &total);
         for (; selected; selected &= selected - 1) {
             const int bit = __ffs((int)selected) - 1, offset = (int)topkit_lane(block) * 4 + (bit >> 2) * 128 + (bit & 3);
@@ -176,18 +151,15 @@ static __global__ void __launch_bounds__(TOPKIT_DIRECT_THREADS, 1) topkit_direct
         topkit_copy_async_wait_but_last();
         topkit_group_sync(block);
 
-        const topkit_row row = s->rows[turn];
+        const topkit_row &row = s->rows[turn]; /* stays in shared memory */
         const int wanted = row.length < job.k ? row.length : job.k;
         const bool copied = topkit_job_copies(job, row);
-        topkit_gate lower, upper;
-        int base = 0;
         if (!copied) {
-            topkit_direct_gates(block, job, row, r, sample, &lower, &upper, &s->refiner.digit); /* [3] */
+            topkit_direct_gates(block, job, row, r, sample, s); /* [3] */
             topkit_copy_async_wait();
             __syncwarp(); /* the warp's own tiles are here */
-            const int mine = topkit_direct_classify<TIES>(block, row, scores, lower, upper, c); /* [4] */
-            if (topkit_lane(block) == 0 && mine > 0) base = (int)atomicAdd(&s->above, (unsigned)mine);
-            base = __shfl_sync(TOPKIT_FULL_MASK, base, 0);
+            const int mine = topkit_direct_classify(block, row, scores, s->lower, s->upper, c); /* [4] */
+            if (topkit_lane(block) == 0 && mine > 0) s->slots[topkit_warp_rank(block)] = (int)atomicAdd(&s->above, (unsigned)mine);
         }
         if (block.thread == 0) {
             if (ordered && claim < job.rows) {
@@ -214,16 +186,17 @@ static __global__ void __launch_bounds__(TOPKIT_DIRECT_THREADS, 1) topkit_direct
                 held = topkit_scan<TIES>(block, row, wanted, topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT), TOPKIT_SHUFFLED, c,
                                          &s->refiner);
             } else if (above > 0) {
-                topkit_direct_emit<TIES>(block, row, scores, upper, base, topkit_job_sink(job, r)); /* [7] */
+                topkit_direct_emit(block, row, scores, s->upper, s->slots[topkit_warp_rank(block)],
+                                         topkit_job_sink(job, r)); /* [7] */
                 __syncwarp(); /* the warp's lanes have read its tiles */
             }
         }
+        if (block.thread == 0) topkit_job_count(job, row, 1, held + above, recoveries, &s->collected);
         topkit_direct_begin(block, job, s->next, &s->rows[turn ^ 1], sample, scores);
 
         if (copied) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink(job, r));
         else topkit_job_deliver<TIES>(block, job, r, row, items, held, above, &s->refiner); /* [6] [7] */
         if (block.thread == 0) {
-            topkit_job_count(job, row, 1, held + above, recoveries, &s->collected);
             topkit_collector_clear(c);
             s->above = 0;
         }

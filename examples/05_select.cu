@@ -75,6 +75,7 @@ static topkit_select_job make_job(const topkit_select_params *p, const topkit_pl
     job.tickets = (unsigned *)(job.queue + 1);
     job.row_order = (int *)((char *)p->workspace + WORKSPACE_HEADER);
     job.teams = plan->teams;
+    job.depth = plan->depth;
     job.pool = (topkit_candidate *)((char *)p->workspace + WORKSPACE_HEADER);
     job.published = (int *)(job.pool + (size_t)p->rows * (size_t)plan->teams * (size_t)p->k);
     return job;
@@ -113,8 +114,8 @@ static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELI
               "plan.c");
 static_assert(TOPKIT_PIPELINED_THREADS == 928 && TOPKIT_PIPELINED_CAPACITY == 5632 && TOPKIT_ROW_THREADS == 512, "plan.c");
 static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
-static_assert(TOPKIT_SPLIT_THREADS == 512 && TOPKIT_SPLIT_HEADER + TOPKIT_SPLIT_SAMPLE * sizeof(float) <= 40960, "plan.c");
-static_assert(TOPKIT_DIRECT_THREADS == 1024 && TOPKIT_DIRECT_HEADER + TOPKIT_DIRECT_SAMPLE * sizeof(float) <= 16384, "plan.c");
+static_assert(TOPKIT_SPLIT_THREADS == 512 && TOPKIT_SPLIT_HEADER <= 8192, "plan.c");
+static_assert(TOPKIT_DIRECT_THREADS == 768 && TOPKIT_DIRECT_HEADER + TOPKIT_DIRECT_SAMPLE * sizeof(float) <= 16384, "plan.c");
 
 static int launch_route(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
     const bool any = p->ties == TOPKIT_TIES_ANY;
@@ -127,7 +128,8 @@ static int launch_route(const topkit_select_params *p, const topkit_plan *plan, 
         case TOPKIT_ROUTE_SPLIT:
             return launch(any ? topkit_split_select_kernel<TOPKIT_ANY> : topkit_split_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
         case TOPKIT_ROUTE_DIRECT:
-            return launch(any ? topkit_direct_select_kernel<TOPKIT_ANY> : topkit_direct_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
+            return launch(any ? topkit_direct_select_kernel<TOPKIT_ANY> : topkit_direct_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan,
+                          stream);
         default: return TOPKIT_ERROR_OPTION;
     }
 }

@@ -19,7 +19,10 @@ enum {
     SPLIT_MIN_PART = 4096,    /* scores that a block of a split row gets at the least */
     SPLIT_TEAM_PART = 65536,  /* and at the most, before a second cluster joins in: their meeting in memory costs about as much time */
     SPLIT_MAX_TEAMS = 32,
-    DIRECT_THREADS = 512,     /* two blocks a multiprocessor; where only one fits, of twice as many */
+    SPLIT_FIXED_SHARED = 8192,  /* refiner and state, at most */
+    SPLIT_TILES_SHARED = 32768, /* a tile a warp */
+    SPLIT_MAX_DEPTH = 4,
+    DIRECT_THREADS = 384,     /* two blocks a multiprocessor; where only one fits or is needed, of twice as many */
     DIRECT_FIXED_SHARED = 16384, /* refiner, state and sample, at most */
     DIRECT_MIN_CAPACITY = 3584,
     TILE = 512,
@@ -53,52 +56,51 @@ static int plan_pipelined(const topkit_device_facts *device, int rows, int k, to
     return TOPKIT_OK;
 }
 
-/* The buffer and the blocks that one multiprocessor runs, alike for whole and for split rows. */
-static int plan_buffer(const topkit_device_facts *device, int k, topkit_plan *p, int *resident) {
-    p->capacity = 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY;
+static int row_capacity(int k) { return 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY; }
+
+static int plan_row(const topkit_device_facts *device, int rows, int k, topkit_plan *p) {
+    p->threads = ROW_THREADS;
+    p->capacity = row_capacity(k);
     const int fits = device->shared_per_block > ROW_FIXED_SHARED ? (device->shared_per_block - ROW_FIXED_SHARED) / 8 / 512 * 512 : 0;
     if (p->capacity > fits) p->capacity = fits; /* a smaller buffer is compacted more often: slower, never wrong */
     if (p->capacity < row_least_capacity(k)) return TOPKIT_ERROR_DEVICE;
     p->shared_bytes = ROW_FIXED_SHARED + p->capacity * 8;
-    *resident =
-        at_most(at_most(device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
-    return *resident < 1 ? TOPKIT_ERROR_DEVICE : TOPKIT_OK;
-}
-
-static int plan_row(const topkit_device_facts *device, int rows, int k, topkit_plan *p) {
-    int resident;
-    const int status = plan_buffer(device, k, p, &resident);
-    if (status != TOPKIT_OK) return status;
-    p->threads = ROW_THREADS;
+    int resident = device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED);
+    resident = at_most(at_most(resident, device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
+    if (resident < 1) return TOPKIT_ERROR_DEVICE;
     p->blocks = at_most(rows, device->sm_count * resident);
     return TOPKIT_OK;
 }
 
-/* As many blocks a row as fill the machine, each with enough to do: first those of a cluster, then more clusters. */
+/* As many blocks a row as fill the machine, one a multiprocessor, each with enough to do: first those of a cluster, then more clusters. */
 static int plan_split(const topkit_device_facts *device, int rows, int max_length, int k, topkit_plan *p) {
-    int resident;
-    const int status = plan_buffer(device, k, p, &resident);
-    if (status != TOPKIT_OK) return status;
-    if (p->capacity < 2 * k) return TOPKIT_ERROR_DEVICE; /* what two blocks bring together must fit */
-    const long long room = (long long)device->sm_count * resident;
+    const int room = device->shared_per_block - SPLIT_FIXED_SHARED;
+    p->threads = SPLIT_THREADS;
+    p->capacity = row_capacity(k);
+    if (p->capacity > (room - SPLIT_TILES_SHARED) / 8) p->capacity = (room - SPLIT_TILES_SHARED) / 8 / 512 * 512;
+    if (p->capacity < row_least_capacity(k) || p->capacity < 2 * k) return TOPKIT_ERROR_DEVICE; /* of two blocks both k best must fit */
+    p->depth = at_most((room - p->capacity * 8) / SPLIT_TILES_SHARED, SPLIT_MAX_DEPTH);
+    p->shared_bytes = SPLIT_FIXED_SHARED + p->capacity * 8 + p->depth * SPLIT_TILES_SHARED;
     if (device->arch >= 90) {
         p->cluster = rows * 16LL <= device->sm_count / 2 ? 16 : 8; /* a cluster of 16 needs most of a graphics processing cluster */
-        while (p->cluster > 1 && (rows * (long long)p->cluster > room || max_length / p->cluster < SPLIT_MIN_PART)) p->cluster /= 2;
+        while (p->cluster > 1 && (rows * (long long)p->cluster > device->sm_count || max_length / p->cluster < SPLIT_MIN_PART))
+            p->cluster /= 2;
     }
     const int team_part = p->cluster > 1 ? SPLIT_TEAM_PART : 2 * SPLIT_MIN_PART;
-    while (rows <= HEADER_TICKETS && p->teams < SPLIT_MAX_TEAMS && 2LL * rows * p->cluster * p->teams <= room &&
+    while (rows <= HEADER_TICKETS && p->teams < SPLIT_MAX_TEAMS && 2LL * rows * p->cluster * p->teams <= device->sm_count &&
            max_length / (2 * p->cluster * p->teams) >= team_part)
         p->teams *= 2;
     const long long blocks = (long long)rows * p->cluster * p->teams;
     if (blocks > TOPKIT_MAX_ROWS) return TOPKIT_ERROR_SHAPE;
-    p->threads = SPLIT_THREADS;
     p->blocks = (int)blocks;
-    /* Few blocks: one a multiprocessor, by asking for more than half of its shared memory. */
-    if (blocks <= device->sm_count && p->shared_bytes < device->shared_per_sm / 2) p->shared_bytes = device->shared_per_sm / 2;
-    if (p->shared_bytes > device->shared_per_block) p->shared_bytes = device->shared_per_block;
     p->width = 8; /* one sector: every block reads the sample */
     if (p->teams > 1) p->workspace_bytes += (size_t)rows * (size_t)p->teams * ((size_t)k * 8 + 8);
     return TOPKIT_OK;
+}
+
+static int direct_shared(int tiles, int threads, int capacity) {
+    const int least = threads / 32; /* a stage a warp, for recoveries */
+    return DIRECT_FIXED_SHARED + capacity * 8 + (tiles > least ? tiles : least) * TILE * 4;
 }
 
 static int plan_direct(const topkit_device_facts *device, int rows, int max_length, int k, topkit_plan *p) {
@@ -107,20 +109,17 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
     int room = 1;
     while (room < k) room *= 2;
     if (p->capacity < room) p->capacity = room; /* the sorter's */
-    const int fixed = DIRECT_FIXED_SHARED + p->capacity * 8;
+    if (tiles > device->shared_per_block / (TILE * 4)) return TOPKIT_ERROR_OPTION;
     int resident = 2;
     p->threads = DIRECT_THREADS;
-    p->shared_bytes = 0;
-    if (tiles <= (device->shared_per_block - fixed) / (TILE * 4)) {
-        p->shared_bytes = fixed + (tiles > DIRECT_THREADS / 32 ? tiles : DIRECT_THREADS / 32) * TILE * 4;
-        if (2 * (p->shared_bytes + SYSTEM_SHARED) > device->shared_per_sm || 2 * DIRECT_THREADS > device->threads_per_sm) {
-            resident = 1;
-            p->threads = 2 * DIRECT_THREADS;
-            if (tiles < 2 * DIRECT_THREADS / 32) p->shared_bytes = fixed + 2 * DIRECT_THREADS / 32 * TILE * 4;
-        }
+    p->shared_bytes = direct_shared(tiles, p->threads, p->capacity);
+    if (rows <= device->sm_count || 2 * (p->shared_bytes + SYSTEM_SHARED) > device->shared_per_sm) {
+        resident = 1;
+        p->threads = 2 * DIRECT_THREADS;
+        p->shared_bytes = direct_shared(tiles, p->threads, p->capacity);
     }
-    if (p->shared_bytes == 0 || p->shared_bytes > device->shared_per_block) return TOPKIT_ERROR_OPTION;
-    if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || p->threads > device->threads_per_sm) return TOPKIT_ERROR_DEVICE;
+    if (p->shared_bytes > device->shared_per_block) return TOPKIT_ERROR_OPTION;
+    if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || 2 * DIRECT_THREADS > device->threads_per_sm) return TOPKIT_ERROR_DEVICE;
     p->blocks = at_most(rows, device->sm_count * resident);
     p->density = 8;
     return TOPKIT_OK;

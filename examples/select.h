@@ -64,8 +64,8 @@ typedef struct topkit_select_params {
     int ties;                  /* TOPKIT_TIES_ANY; TOPKIT_TIES_LOWEST_INDEX makes the selected set deterministic */
     int order;                 /* TOPKIT_ORDER_NONE: order is unspecified; INDEX: ascending; SCORE: descending, equal scores by index */
     int route;                 /* TOPKIT_ROUTE_AUTO: by shape; a kernel of examples/ otherwise */
-    int early_start;           /* 1: programmatic dependent launch. The kernel may be brought up while the one ahead of it on the stream ends,
-                                  and waits for that end before it reads anything. Where the device can not (before 9.0): no difference */
+    int early_start;           /* 1: programmatic dependent launch. The kernel may be brought up while the one ahead of it on the stream
+                                  ends, and waits for that end before it reads anything. Before 9.0 it makes no difference */
     int *indices;              /* (rows x index_stride) */
     long long index_stride;    /* elements from one row's result to the next, >= k; 0: k */
     void *values;              /* optional (rows x value_stride) of score_type: the input's own bits; -inf behind the prefix */

@@ -27,7 +27,7 @@ typedef struct topkit_select_job {
     topkit_select_stats *stats; /* or null */
     topkit_queue *queue;        /* zero before the first launch, and after every one */
     int *row_order;             /* (rows) */
-    int teams;                  /* of a row that is split (03) */
+    int teams, depth;           /* of a row that is split (03): clusters that share it; tiles a warp fetches before it knows the gate */
     unsigned *tickets;          /* (rows) with several teams; zero before the first launch, and after every one */
     int *published;             /* (rows x teams) candidates in the pool */
     topkit_candidate *pool;     /* (rows x teams x k) */
@@ -67,8 +67,8 @@ TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row ro
     return row.length <= job.k && (job.order != TOPKIT_ORDER_SCORE || row.length <= 1);
 }
 
-/* Refines items[0 .. held) to the row's answer and writes it in the order asked for, behind the `above` that were written already (0 where an
- * order is asked for). The whole group; ends with a barrier. */
+/* Refines items[0 .. held) to the row's answer and writes it in the order asked for, behind the `above` that were written already (none
+ * where an order is asked for). The whole group; ends with a barrier. */
 template <int TIES>
 TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &job, int r, topkit_row row, topkit_candidate *items,
                                       int held, int above, topkit_refiner_storage *s) {

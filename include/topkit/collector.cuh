@@ -132,8 +132,8 @@ TOPKIT_FN topkit_gate topkit_compact(topkit_group g, topkit_collector c, int k, 
     return topkit_gate_at(cut.key, TIES == TOPKIT_LOWEST_INDEX ? cut.bound : 0);
 }
 
-/* Cuts a buffer that was filled by hand, with `held` candidates, back to its k best where it holds more. Returns how many are left. The whole
- * group after a sync; ends with one. */
+/* Cuts a buffer that was filled by hand, with `held` candidates, back to its k best where it holds more. Returns how many are left. Called
+ * by the whole group; begins and ends with a barrier. */
 template <int TIES>
 TOPKIT_FN int topkit_collector_trim(topkit_group g, topkit_collector c, int held, int k, topkit_refiner_storage *r) {
     topkit_group_sync(g);
@@ -182,24 +182,28 @@ TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gat
     return held;
 }
 
-/* The ascending scan of a row of which each warp holds its first tile already (tile number = its rank, where there are so many), loaded
- * while the gate was not known yet. Everything else as topkit_scan. */
+/* The ascending scan of a row of which each warp has its first tiles (warp, warp + warps, ..: `begun` of them, where there are so many) in
+ * shared memory already, one behind the other from its stage on: copied by topkit_tile_copy_async while the gate was not known yet, waited
+ * for, and the warp synced. Everything else as topkit_scan. */
 template <int TIES>
-TOPKIT_FN int topkit_scan_begun(topkit_group g, topkit_row row, int k, topkit_gate gate, const topkit_tile *held_tile, topkit_collector c,
+TOPKIT_FN int topkit_scan_begun(topkit_group g, topkit_row row, int k, topkit_gate gate, int begun, topkit_collector c,
                                 topkit_refiner_storage *r) {
     const topkit_tiles tiles = topkit_row_tiles(row);
     const int warps = (int)topkit_warps(g);
     int n = (int)topkit_warp_rank(g);
-    topkit_tile tile = *held_tile;
+    const float *copied = c.stage; /* a tile is in registers before the stage is written, and the first lies there */
     TOPKIT_ASSERT(k >= 1 && c.capacity >= k + TOPKIT_TILE);
     for (;;) {
-        while (n < tiles.count && topkit_collect_tile<TIES>(g, c, gate, &tile)) {
-            n += warps;
-            if (n < tiles.count) topkit_tile_load(tiles, n, topkit_lane(g), &tile);
+        for (; n < tiles.count; n += warps) {
+            topkit_tile tile;
+            if (n < begun * warps) topkit_tile_load_copied(tiles, n, topkit_lane(g), copied, &tile);
+            else topkit_tile_load(tiles, n, topkit_lane(g), &tile);
+            if (!topkit_collect_tile<TIES>(g, c, gate, &tile)) break;
+            copied += TOPKIT_TILE;
         }
         topkit_group_sync(g);
         if (!topkit_collector_overflowed(c)) break;
-        gate = topkit_compact<TIES>(g, c, k, r); /* a tile that found no room is still held, and offered again */
+        gate = topkit_compact<TIES>(g, c, k, r);
     }
     const int held = topkit_collector_held(c);
     topkit_group_sync(g);

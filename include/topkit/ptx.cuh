@@ -238,7 +238,7 @@ TOPKIT_FN void topkit_mbarrier_wait(unsigned long long *bar, unsigned parity) {
 TOPKIT_FN unsigned topkit_cluster_block(void) {
 #if TOPKIT_PTX && __CUDA_ARCH__ >= 900
     unsigned rank;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 #elif defined(TOPKIT_SIMT)
     return simt_cluster_rank();
@@ -250,7 +250,7 @@ TOPKIT_FN unsigned topkit_cluster_block(void) {
 TOPKIT_FN unsigned topkit_cluster_blocks(void) {
 #if TOPKIT_PTX && __CUDA_ARCH__ >= 900
     unsigned blocks;
-    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
     return blocks;
 #elif defined(TOPKIT_SIMT)
     return simt_cluster_size();

@@ -116,6 +116,34 @@ TOPKIT_FN void topkit_tile_load(topkit_tiles t, int n, unsigned lane, topkit_til
                               tile);
 }
 
+/* The same in two steps, through shared memory: starts copying tile n, or the edge, to `place` (512 floats, 16-byte aligned); wait for the
+ * copies (topkit_copy_async_wait), sync the warp, load. Called by a whole warp. */
+TOPKIT_FN void topkit_tile_copy_async(topkit_tiles t, int n, unsigned lane, float *place) {
+    const int left = t.vectors - n * TOPKIT_TILE_VECTORS;
+    const float *from = t.scores + t.head + n * TOPKIT_TILE;
+    if (left > 0) {
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            const int v = u * 32 + (int)lane;
+            if (v < left) topkit_copy_async_16(place + v * 4, from + v * 4);
+        }
+    } else { /* the head where lane 0 looks for it, the tail where lane 1 does */
+        const int tail = t.head + t.vectors * 4;
+        if ((int)lane < t.head) topkit_copy_async_4(place + lane, t.scores + lane);
+        if ((int)lane < t.length - tail) topkit_copy_async_4(place + 4 + lane, t.scores + tail + lane);
+    }
+}
+
+TOPKIT_FN void topkit_tile_load_copied(topkit_tiles t, int n, unsigned lane, const float *place, topkit_tile *tile) {
+    const int left = t.vectors - n * TOPKIT_TILE_VECTORS;
+    topkit_tile_load_from((const float4 *)place, left > 0 ? left : 2, t.head + n * TOPKIT_TILE, false, lane, tile);
+    if (left <= 0) {
+        const int tail = t.head + t.vectors * 4;
+        tile->valid = (1u << (lane == 0 ? t.head : lane == 1 ? t.length - tail : 0)) - 1;
+        tile->first = lane == 0 ? 0 : tail - 4;
+    }
+}
+
 /* An order of visiting `count` tiles whose every beginning is spread over the whole row: the n-th visit goes to tile (n * step) mod
  * count. The step is near the golden section of count and prime to it. A row that rises along its length then looks shuffled. */
 TOPKIT_FN int topkit_tile_step(int count) {
