@@ -5,6 +5,7 @@
  *
  * Scores at or past a row's length are -inf (bench_score_or_pad). Everything follows from mix64, splitmix64's finaliser, of
  * (seed, row, column), so that any part of a matrix can be made anywhere, in any order, with the same result.
+ * The worst_* are what tests/adversary.cu found: they know what the kernels do and make them do most of it.
  * The host and the device may differ in the last bits of logf, sinpi and tanpi, never in which formula is used:
  * whoever needs the same bits on both generates on one and copies.
  *
@@ -36,6 +37,9 @@ enum bench_input {
     BENCH_NEGINF,      /* every other score is -inf */
     BENCH_DENORM,
     BENCH_NARROW,      /* 4096 values that share their upper 20 bits */
+    BENCH_WORST_RISING, /* where a route's sample looks there are the lowest scores, and the others rise: every buffer is compacted again */
+    BENCH_WORST_TILES,  /* where the row route's sample looks there are the highest; when the row is read again, its scores rise in that order */
+    BENCH_WORST_STAGES, /* the same for the pipelined route */
     BENCH_INPUTS,
     BENCH_CAPTURE = BENCH_INPUTS /* rows from a file: not a formula, see capture.h */
 };
@@ -138,6 +142,51 @@ BENCH_FN float bench_dsa(uint64_t h, uint64_t seed, uint32_t row, uint32_t colum
     return score;
 }
 
+/* Whether a sampler of one score in `density`, in vectors of `width`, `room` at most, looks at this column: the phase is a hash of the row's
+ * number, which whoever means harm can compute as well. Of a row that begins on a 16-byte boundary (topkit/sampler.cuh, select_job.cuh). */
+BENCH_FN int bench_is_sampled(uint32_t row, uint32_t column, uint32_t columns, uint32_t density, uint32_t width, uint32_t room)
+{
+    uint32_t vectors = room / width, stride = density * width, x = row;
+    if (columns / stride >= vectors)
+        stride = (columns / vectors / width + 1) * width;
+    x = (x ^ x >> 16) * 0x7FEB352Du;
+    x = (x ^ x >> 15) * 0x846CA68Bu;
+    uint32_t phase = width * ((x ^ x >> 16) % (stride / width));
+    if (column < phase)
+        return 0;
+    uint32_t inside = (column - phase) % stride;
+    return inside < width && column - inside + width <= columns;
+}
+
+/* When a score is looked at in a row that is read again: pieces are then visited in steps of about 0.618 of their number, prime to it. */
+BENCH_FN uint32_t bench_turn(uint32_t column, uint32_t columns, uint32_t piece)
+{
+    long long pieces = (columns + piece - 1) / piece, step = pieces * 618 / 1000, turn = 0;
+    for (step = step < 1 ? 1 : step;; ++step) { /* Euclid; `turn` becomes the step's inverse */
+        long long a = pieces, b = step, next = 1;
+        turn = 0;
+        while (b) {
+            long long q = a / b, rest = a % b, before = turn - q * next;
+            a = b, b = rest;
+            turn = next, next = before;
+        }
+        if (a == 1)
+            break;
+    }
+    turn = (turn % pieces + pieces) % pieces;
+    return (uint32_t)(turn * (column / piece) % pieces) * piece + column % piece;
+}
+
+BENCH_FN float bench_worst(int input, uint32_t row, uint32_t column, uint32_t columns)
+{
+    int by_row = bench_is_sampled(row, column, columns, 128, 4, 8192), by_pipeline = bench_is_sampled(row, column, columns, 64, 16, 4096);
+    if (input == BENCH_WORST_RISING)
+        return by_row || by_pipeline ? -1.0f : (float)column;
+    if (input == BENCH_WORST_TILES ? by_row : by_pipeline)
+        return 1e9f + 64.0f * (float)(columns - column);
+    return (float)bench_turn(column, columns, input == BENCH_WORST_TILES ? 512 : 6144);
+}
+
 /* Column `column` of row `row`, of a row that is `columns` wide. */
 BENCH_FN float bench_score(int input, uint64_t seed, uint32_t row, uint32_t column, uint32_t columns)
 {
@@ -157,6 +206,9 @@ BENCH_FN float bench_score(int input, uint64_t seed, uint32_t row, uint32_t colu
         bits = bench_low(h) & 0x7FFFFFu;
         return bench_from_bits((bits ? bits : 1u) | (bench_high(h) & 0x80000000u));
     case BENCH_NARROW: return bench_from_bits(0x3F800000u + (bench_low(h) & 0xFFFu));
+    case BENCH_WORST_RISING:
+    case BENCH_WORST_TILES:
+    case BENCH_WORST_STAGES: return bench_worst(input, row, column, columns);
     default: return bench_normal(h);
     }
 }
@@ -175,13 +227,15 @@ BENCH_FN int bench_length(int lengths, uint64_t seed, int row, int columns, int 
 
 BENCH_FN float bench_score_or_pad(int input, uint64_t seed, uint32_t row, uint32_t column, uint32_t columns, uint32_t length)
 {
-    return column < length ? bench_score(input, seed, row, column, columns) : -INFINITY;
+    uint32_t wide = input >= BENCH_WORST_RISING ? length : columns; /* the worst is meant for a row of just this length */
+    return column < length ? bench_score(input, seed, row, column, wide) : -INFINITY;
 }
 
 static inline const char *bench_input_name(int input)
 {
     static const char *const names[] = {"normal", "dsa",   "uniform", "sorted_asc", "sorted_desc", "equal", "twoval", "period128",
-                                        "heavy",  "neginf", "denorm",  "narrow",     "capture"};
+                                        "heavy",  "neginf", "denorm",  "narrow",     "worst_rising", "worst_tiles", "worst_stages",
+                                        "capture"};
     return input >= 0 && input <= BENCH_CAPTURE ? names[input] : "unknown";
 }
 

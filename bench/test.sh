@@ -16,7 +16,7 @@ bench() {
     "$driver" one --read-mib 1 --rounds 3 --warmup 1 --memory-gib 0.25 "$@" 2>"$work/stderr" || { cat "$work/stderr" >&2; return 1; }
 }
 
-for input in normal dsa uniform sorted_asc sorted_desc equal twoval period128 heavy neginf denorm narrow; do
+for input in normal dsa uniform sorted_asc sorted_desc equal twoval period128 heavy neginf denorm narrow worst_rising worst_tiles worst_stages; do
     bench --input $input --rows 2 --columns 4500 --k 300 --lengths mixed --json "$work/$input.json" >"$work/table" || fail "$input"
     tail -n 1 "$work/table" | grep -q "^one  *$input  *mixed .* yes$" || fail "$input is not in the table as exact: $(tail -n 1 "$work/table")"
 done
@@ -36,7 +36,7 @@ python3 "$here/merge.py" "$work/all.json" "$work/dsa.json" # replaces its own
 python3 - "$work/all.json" <<'PYTHON' || fail "merged results"
 import json, sys
 results = json.load(open(sys.argv[1]))["results"]
-assert len(results) == 14, len(results)
+assert len(results) == 17, len(results)
 assert {r["kernel"] for r in results} == {"topkit-auto", "topkit-auto+lowest+index"}
 for r in results:
     assert r["exact"] is True and 0 < r["us"] <= r["p95_us"] <= r["p99_us"] and r["ceiling_us"] > 0 and r["valid_bytes"] > 0, r

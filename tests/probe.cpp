@@ -1,4 +1,4 @@
-/* probe.cpp: ends with 0 where there is a GPU, else says why on a line that begins with SKIP: and ends with 77. For tests that are scripts. */
+/* probe.cpp: for tests that are scripts. Ends with 0 where there is a GPU; else says why on a line that begins with SKIP:, ends with 77. */
 #include <cstdio>
 
 const char *missing_device();

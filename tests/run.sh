@@ -18,7 +18,11 @@ arch=$gpu
 configure "$folder" -Dcuda=$cuda -Dgpu_archs="$arch" -Dtests=enabled -Dexecutor=enabled
 
 say "building"
-"$meson" compile -C "$folder" >"$folder/compile.log" 2>&1 || { grep -v '^\[' "$folder/compile.log" | tail -n 60; echo '0 passed, 1 failed, 0 skipped'; exit 1; }
+if ! "$meson" compile -C "$folder" >"$folder/compile.log" 2>&1; then
+    grep -v '^\[' "$folder/compile.log" | tail -n 60
+    echo '0 passed, 1 failed, 0 skipped'
+    exit 1
+fi
 say "testing"
 "$meson" test -C "$folder" --print-errorlogs
 status=$?

@@ -9,8 +9,8 @@
  *       if (!test_enter(shape, others, &g)) return;
  *
  * and is launched by test_run inside everywhere([&](test_shape shape) { .. }), which repeats the body for every shape and, on the executor,
- * for every schedule: forward, reverse, and random ones, with and without preemption at atomics. Catch2's --rng-seed moves the seeds; a
- * failure prints the one that it happened under.
+ * for every schedule: forward, reverse, and random ones, with and without preemption at atomics (two of the five under a sanitizer).
+ * Catch2's --rng-seed moves the seeds; a failure prints the one that it happened under.
  *
  * The oracle shares nothing with the library: scores are compared as floats, never by sort keys.
  */
@@ -76,7 +76,11 @@ template <class BODY> static inline void under_all_schedules(BODY body) {
     static const struct {
         int schedule;
         double preempt;
-    } runs[] = {{SIMT_FORWARD, 0}, {SIMT_REVERSE, 0}, {SIMT_FORWARD, 0.3}, {SIMT_RANDOM, 0}, {SIMT_RANDOM, 0.3}};
+    } runs[] = {{SIMT_REVERSE, 0}, {SIMT_RANDOM, 0.3},
+#ifndef TOPKIT_TEST_SANITIZED /* what the sanitizers look for depends little on who runs first */
+                {SIMT_FORWARD, 0}, {SIMT_FORWARD, 0.3}, {SIMT_RANDOM, 0},
+#endif
+    };
     unsigned long long seed = Catch::rngSeed();
     for (auto run : runs) {
         simt_set_schedule(run.schedule, ++seed);

@@ -12,7 +12,7 @@ for each in 80 86 89 90 90a 100 100a 120; do
     fi
     all="$all $flag"
     # shellcheck disable=SC2086 # a list of flags
-    check "sm_$each" "$nvcc" $quick -std=c++17 $flag -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
+    check "sm_$each" "$nvcc" $quick -std=c++17 $flag -I"$source/include" -cubin "$source/tests/build/every_call.cu" -o unit.cubin
 done
 # shellcheck disable=SC2086 # a list of flags
 check "all together" "$nvcc" $quick -std=c++17 $all -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o

@@ -1,4 +1,5 @@
-# common.sh: sourced by the build tests. meson.build hands in: source (top folder), nvcc, arch (the one to compile for), compilers (C++), version.
+# common.sh: sourced by the build tests. meson.build hands in: source (top folder), build (its build folder), meson, nvcc, arch (the one to
+# compile for), compilers (C++), installed (headers), simt_lib, version.
 #
 # A build test works in a folder of its own that goes away. `check WHAT COMMAND...` runs a command that must succeed and must print
 # nothing: a warning is a failure. `refuse WHAT TEXT COMMAND...` runs one that must fail with TEXT in its message. `finish` ends the test.

@@ -114,7 +114,8 @@ __global__ void every_call_threshold(unsigned *out, const float *scores, const i
 }
 
 template <int TIES, typename SINK>
-static __device__ void every_call_refine(const topkit_candidate *items, topkit_candidate *kept, int count, int k, SINK sink, topkit_refiner_storage *s) {
+static __device__ void every_call_refine(const topkit_candidate *items, topkit_candidate *kept, int count, int k, SINK sink,
+                                         topkit_refiner_storage *s) {
     const topkit_group g = topkit_group_block();
     topkit_refiner_init(g, s);
     topkit_group_sync(g);

@@ -1,14 +1,23 @@
 # flags.sh (D05): debug, line information, fast math and the library's own switches compile. That results stay exact under them is the
 # part of the GPU tests, which link operators built so.
+#
+# Debug code is assembled for the library only: assembling the operator's takes minutes, and is what the GPU tests begin with.
 . "${0%/*}/common.sh"
 
-for flag in -G -lineinfo --use_fast_math -DTOPKIT_DEBUG=1 -DTOPKIT_NAN=TOPKIT_NAN_HIGHEST; do
-    fast=$quick
-    [ "$flag" != -G ] || fast= # debug code is never optimised, and nvcc says so
+compile() { # unit, what comes out, flags
+    unit=$1
+    out=$2
+    shift 2
+    check "$unit with $*" "$nvcc" -std=c++17 -arch="sm_$arch" "$@" -I"$source/include" -I"$source/examples" "-$out" "$source/$unit" \
+        -o "unit.$out"
+}
+
+compile tests/build/every_call.cu cubin -G # never optimised, and nvcc says so if it is asked to be quick about it
+compile examples/05_select.cu ptx -G
+for flag in -lineinfo --use_fast_math -DTOPKIT_DEBUG=1 -DTOPKIT_NAN=TOPKIT_NAN_HIGHEST; do
     for unit in tests/build/every_call.cu examples/05_select.cu; do
         # shellcheck disable=SC2086 # a list of flags
-        check "$unit with $flag" "$nvcc" $fast -std=c++17 -arch="sm_$arch" $flag -I"$source/include" -I"$source/examples" \
-            -c "$source/$unit" -o unit.o
+        compile "$unit" cubin $quick "$flag"
     done
 done
 finish

@@ -1,20 +1,22 @@
 # headers.sh (D02): every public header compiles when it is the only include.
 #
-# Device headers: under nvcc, and as C++ with the executor's prelude under each C++ compiler that is here. Host headers (version.h,
-# select.h, plan.h): as C11 and C++17 with no other help. That the installed list and the single header are complete is checked too.
+# Device headers: under nvcc (down to PTX: code for the host has none of them), and as C++ with the executor's prelude under each C++
+# compiler that is here. Host headers (version.h, select.h, plan.h): as C11 and C++17 with no other help. That the installed list and the
+# single header are complete is checked too.
 . "${0%/*}/common.sh"
 
 for path in "$source"/include/topkit/*; do
     header=${path##*/}
-    [ "$header" = topkit.cuh ] || grep -q "#include \"topkit/$header\"" "$source"/include/topkit/*.cuh || fail "$header is included by no other"
+    [ "$header" = topkit.cuh ] || grep -q "#include \"topkit/$header\"" "$source"/include/topkit/*.cuh ||
+        fail "$header is included by no other"
     case " $installed " in *" $header "*) ;; *) fail "$header is not in include/meson.build" ;; esac
     printf '#include "topkit/%s"\n' "$header" >unit.cu
     # shellcheck disable=SC2086 # a list of flags
-    [ -z "$nvcc" ] || check "$header under nvcc" "$nvcc" $quick -std=c++17 -arch="sm_$arch" -I"$source/include" -c unit.cu -o unit.o
+    [ -z "$nvcc" ] || check "$header under nvcc" "$nvcc" $quick -std=c++17 -arch="sm_$arch" -I"$source/include" -ptx unit.cu -o unit.ptx
     cp unit.cu unit.cpp
     for cxx in $compilers; do
-        check "$header under $cxx with the executor" "$cxx" -std=c++17 -Wall -Wextra -Werror -Wno-unknown-pragmas -ffp-contract=off -DTOPKIT_SIMT=1 \
-            -include "$source/tests/simt/simt_cuda.h" -I"$source/include" -c unit.cpp -o unit.o
+        check "$header under $cxx with the executor" "$cxx" -std=c++17 -Wall -Wextra -Werror -Wno-unknown-pragmas -ffp-contract=off \
+            -DTOPKIT_SIMT=1 -include "$source/tests/simt/simt_cuda.h" -I"$source/include" -fsyntax-only unit.cpp
     done
 done
 
@@ -28,7 +30,8 @@ for header in topkit/version.h select.h plan.h; do
     printf '#include "%s"\nextern int unit;\nint unit = 0;\n' "$header" >unit.c
     cp unit.c unit.cpp
     for cxx in $compilers; do
-        check "$header as C++ under $cxx" "$cxx" -std=c++17 -Wall -Wextra -Wpedantic -Werror -I"$source/include" -I"$source/examples" -c unit.cpp -o unit.o
+        check "$header as C++ under $cxx" "$cxx" -std=c++17 -Wall -Wextra -Wpedantic -Werror -I"$source/include" -I"$source/examples" \
+            -c unit.cpp -o unit.o
     done
     check "$header as C11" cc -std=c11 -Wall -Wextra -Wpedantic -Werror -I"$source/include" -I"$source/examples" -c unit.c -o unit.o
 done

@@ -23,7 +23,8 @@ says_version() {
 
 if command -v pkg-config >/dev/null; then
     # shellcheck disable=SC2046 # a list of flags
-    check "a C program by pkg-config" cc -std=c11 -Wall -Werror $(PKG_CONFIG_PATH=${config%/*} pkg-config --define-variable=prefix="$top" --cflags topkit) use.c -o use_pc
+    check "a C program by pkg-config" cc -std=c11 -Wall -Werror \
+        $(PKG_CONFIG_PATH=${config%/*} pkg-config --define-variable=prefix="$top" --cflags topkit) use.c -o use_pc
     says_version pkg-config ./use_pc
 else
     echo "left out: no pkg-config"
@@ -38,7 +39,8 @@ find_package(topkit ${version%.*} REQUIRED)
 add_executable(use ../use.cpp)
 target_link_libraries(use PRIVATE topkit::topkit)
 END
-    check "CMake's find_package" sh -c "cmake -S cmake -B cmake/build -DCMAKE_PREFIX_PATH=\"$top\" >out 2>&1 && cmake --build cmake/build >>out 2>&1 || cat out"
+    check "CMake's find_package" sh -c "{ cmake -S cmake -B cmake/build -DCMAKE_PREFIX_PATH=\"$top\" && cmake --build cmake/build; } \
+        >out 2>&1 || cat out"
     says_version CMake cmake/build/use
 else
     echo "left out: no cmake"
@@ -51,7 +53,7 @@ cat >parent/meson.build <<'END'
 project('use', 'c')
 executable('use', 'use.c', dependencies: dependency('topkit', fallback: 'topkit', default_options: ['cuda=disabled']))
 END
-check "a Meson subproject" sh -c "cd parent && \"$meson\" setup --wrap-mode=forcefallback build >out 2>&1 && ninja -C build >>out 2>&1 || cat out"
+check "a Meson subproject" sh -c "cd parent && { \"$meson\" setup --wrap-mode=forcefallback build && ninja -C build; } >out 2>&1 || cat out"
 says_version "a Meson subproject" parent/build/use
 
 for header in topkit/topkit.cuh topkit_single.cuh; do

@@ -7,7 +7,10 @@ printf '#include "topkit/version.h"\n#undef TOPKIT_VERSION\n#define TOPKIT_VERSI
 refuse "device headers without a device compiler" "device headers need nvcc" c++ -std=c++17 -I"$source/include" -c unit.cpp -o unit.o
 refuse "two versions in one unit" "two versions of topkit" c++ -std=c++17 -I"$source/include" -c mixed.cpp -o unit.o
 if [ -n "$nvcc" ]; then
-    refuse "an unknown NaN policy" "TOPKIT_NAN must be" "$nvcc" -std=c++17 -arch="sm_$arch" -DTOPKIT_NAN=2 -I"$source/include" -c unit.cu -o unit.o
-    refuse "a device that is too old" "compute capability 8.0 or later" "$nvcc" -std=c++17 -arch=sm_75 -I"$source/include" -c unit.cu -o unit.o
+    compile="$nvcc -std=c++17 -I$source/include -c unit.cu -o unit.o"
+    # shellcheck disable=SC2086 # a command and its arguments
+    refuse "an unknown NaN policy" "TOPKIT_NAN must be" $compile -arch="sm_$arch" -DTOPKIT_NAN=2
+    # shellcheck disable=SC2086
+    refuse "a device that is too old" "compute capability 8.0 or later" $compile -arch=sm_75
 fi
 finish

@@ -6,7 +6,8 @@
 for path in "$source"/examples/*.cu; do
     name=${path##*/}
     checks=$((checks + 1))
-    if ! "$nvcc" -std=c++17 -O2 -lineinfo -arch=sm_90a -cubin -Xptxas -v -I"$source/include" -I"$source/examples" "$path" -o unit.cubin >log 2>&1; then
+    if ! "$nvcc" -std=c++17 -O2 -lineinfo -arch=sm_90a -cubin -Xptxas -v -I"$source/include" -I"$source/examples" "$path" -o unit.cubin \
+            >log 2>&1; then
         fail "$name does not compile"
         continue
     fi

@@ -36,7 +36,8 @@ fi
 
 # shellcheck disable=SC2086
 if [ -n "$simt_lib" ]; then
-    flags="-std=c++17 -O1 -x c++ -Wno-unknown-pragmas -ffp-contract=off -DTOPKIT_SIMT=1 -include $source/tests/simt/simt_cuda.h -I$source/include -I$source/tests/simt"
+    flags="-std=c++17 -O1 -x c++ -Wno-unknown-pragmas -ffp-contract=off -DTOPKIT_SIMT=1 -include $source/tests/simt/simt_cuda.h"
+    flags="$flags -I$source/include -I$source/tests/simt"
     check "unit a, executor" c++ $flags $as_a -DTWO_UNITS_MAIN -c "$unit" -o a.o
     check "unit b, executor" c++ $flags $as_b -c "$unit" -o b.o
     check "one program, executor" c++ a.o b.o "$simt_lib" -lboost_context -o program_executor

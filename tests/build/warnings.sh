@@ -22,6 +22,7 @@ for host in g++ clang++; do
             -Xcompiler -Wall,-Wextra,-Wshadow,-Werror -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o
     done
 done
-check "the operator" "$nvcc" -std=c++17 -arch="sm_$arch" -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Werror \
+# shellcheck disable=SC2086
+check "the operator" "$nvcc" $quick -std=c++17 -arch="sm_$arch" -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Werror \
     -I"$source/include" -I"$source/examples" -c "$source/examples/05_select.cu" -o unit.o
 finish

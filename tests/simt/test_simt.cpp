@@ -2,7 +2,6 @@
  *
  * Built as a kernel source (simt_cuda.h force-included), into one program with test_faults.cpp, which has the wrong kernels.
  */
-#define CATCH_CONFIG_MAIN
 #include <catch2/catch.hpp>
 
 #include <vector>

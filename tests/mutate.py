@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""mutate.py: breaks the library at one point at a time and shows that its tests notice.
+
+   python3 tests/mutate.py [--quick] [--only TEXT] [--jobs N] [--work FOLDER] [--table FILE]
+
+A mutation is a file, a text that occurs in it exactly once, what takes its place, and the tests that should fail then. Each test is built from
+its source with the mutated file in front of the include path, with g++ -O1 for the CPU executor, or with clang++ and ThreadSanitizer where the
+mutation is a missing barrier or a weaker order, which a schedule may forgive. A test has failed when it ends with anything but 0, or does
+not end. The tests are built and run without a mutation first and must pass.
+
+   --quick          the few that are part of the test suite
+   --only TEXT      those whose name or file contains TEXT
+   --jobs N         at a time (2)
+   --work FOLDER    where mutants live, and where the executor is built, once (build/mutate)
+   --built FOLDER   a build folder of Meson that has the executor already
+   --table FILE     writes the table of docs/testing.md
+
+Ends with `N killed, N survived`. Exit code: 0 when none survived; 2 when a text no longer occurs once, or a mutant does not compile.
+"""
+import argparse
+import concurrent.futures
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TIMEOUT = 240  # seconds for one program; the slowest needs 60 with ThreadSanitizer
+
+PLAIN, RACES = "executor", "executor, ThreadSanitizer"
+
+
+def mutation(name, path, old, new, tests, how=PLAIN, quick=False):
+    return {"name": name, "path": path, "old": old, "new": new, "tests": tests.split(), "how": how, "quick": quick}
+
+
+KEY, ROW, GROUP = "include/topkit/key.cuh", "include/topkit/row.cuh", "include/topkit/group.cuh"
+CANDIDATE, DIGIT, SAMPLER = "include/topkit/candidate.cuh", "include/topkit/digit.cuh", "include/topkit/sampler.cuh"
+THRESHOLD, SINK, REFINER = "include/topkit/threshold.cuh", "include/topkit/sink.cuh", "include/topkit/refiner.cuh"
+COLLECTOR, ORDER, SCHEDULER = "include/topkit/collector.cuh", "include/topkit/order.cuh", "include/topkit/scheduler.cuh"
+SIGNAL, ROW_SELECT, PIPELINED = "include/topkit/signal.cuh", "examples/01_row_select.cuh", "examples/02_pipelined_select.cuh"
+JOB = "examples/select_job.cuh"
+
+MUTATIONS = [
+    # keys and gates
+    mutation("zeros keep their sign", KEY, "key = magnitude == 0 ? 0x80000000u : key;", "", "key"),
+    mutation("infinities are NaNs", KEY, "return magnitude > 0x7f800000u ?", "return magnitude >= 0x7f800000u ?", "key"),
+    mutation("of equal keys the higher index wins", KEY, "(unsigned)~index;", "(unsigned)index;", "key refiner"),
+    mutation("+inf's key becomes a NaN", KEY, "if (key > TOPKIT_KEY_POS_INF)", "if (key >= TOPKIT_KEY_POS_INF)", "key"),
+    mutation("fp16 infinity overflows to a number", KEY, "if (magnitude >= 0x7c00u)", "if (magnitude > 0x7c00u)", "key"),
+    mutation("what is above the last key wraps round", CANDIDATE, "bound > 0 || key == 0xffffffffu ? key", "bound > 0 ? key", "nan_highest"),
+    mutation("a gate admits its bound", CANDIDATE, "index < gate.bound);", "index <= gate.bound);", "threshold collector"),
+    mutation("a gate at the lowest key is open", CANDIDATE, "return gate.key == 0 && gate.bound > 0;", "return gate.key == 0;",
+             "threshold collector"),
+    # rows, groups, samples
+    mutation("an aligned row has a head", ROW, "& 15)) & 15) / 4;", "& 15)) & 31) / 4;", "row"),
+    mutation("the last vector is not whole", ROW, "t.vectors = (row.length - t.head) / 4;", "t.vectors = (row.length - t.head + 3) / 4;", "row"),
+    mutation("the last tile is forgotten", ROW, "(t.vectors + TOPKIT_TILE_VECTORS - 1) /", "t.vectors /", "row"),
+    mutation("the step is not prime to the count", ROW, "if (a == 1) return step;", "return step;", "row"),
+    mutation("a lane adds what is not below it", GROUP, "if (lane >= offset) sum += below;", "if (lane > offset) sum += below;", "group"),
+    mutation("a warp's sync is missing", GROUP, "if (g.size == TOPKIT_WARP) __syncwarp();", "if (g.size == TOPKIT_WARP) return;", "order",
+             RACES),
+    mutation("one vector too many is sampled", SAMPLER, "(int)(last / stride) + 1;", "(int)(last / stride) + 2;", "sampler"),
+    mutation("the phase is no multiple of the width", SAMPLER, "const int phase = width * (int)(", "const int phase = (int)(", "sampler"),
+    # digits and thresholds
+    mutation("one bit too few is dropped", DIGIT, "return bits > TOPKIT_DIGIT_BITS ? bits - TOPKIT_DIGIT_BITS : 0;",
+             "return bits > TOPKIT_DIGIT_BITS + 1 ? bits - TOPKIT_DIGIT_BITS - 1 : 0;", "threshold refiner"),
+    mutation("a rank is looked for one bin lower", DIGIT, "above + inside >= rank)", "above + inside > rank)", "threshold refiner"),
+    mutation("the histogram is not cleared", DIGIT, "if (clear) s->histogram[bin] = 0;", "", "threshold refiner"),
+    mutation("no barrier before the warps' sums are read", DIGIT, "if (lane == 0) s->warp_sums[warp] = total;\n    topkit_group_sync(g);",
+             "if (lane == 0) s->warp_sums[warp] = total;", "refiner", RACES),
+    mutation("no barrier before the warps' ranges are read", DIGIT, "    }\n    topkit_group_sync(g);\n    *low =", "    }\n    *low =",
+             "refiner", RACES),
+    mutation("a class without all its samples counts", THRESHOLD, "(whole ? class_maximum : 0xffffffffu)", "class_maximum", "threshold"),
+    mutation("one class too few makes a bracket", THRESHOLD, "*low = holders / width >= rank ?", "*low = holders / width >= rank - 1 ?",
+             "threshold"),
+    mutation("a segment's rank counts double", THRESHOLD, "level ? 1 << (level - 1) : 0;", "level ? 1 << level : 0;", "threshold"),
+    mutation("no barrier behind the counting", THRESHOLD, "    topkit_group_sync(g);\n    const topkit_digit_found found",
+             "    const topkit_digit_found found", "threshold", RACES),
+    # refiner
+    mutation("the region loses its last value", REFINER, "&value) && value >= r.low && value - r.low <= r.span;",
+             "&value) && value >= r.low && value - r.low < r.span;", "refiner"),
+    mutation("the region's last value is above it", REFINER, "value >= r.low && value - r.low > r.span);",
+             "value >= r.low && value - r.low >= r.span);", "refiner"),
+    mutation("one boundary member more than there is room for", REFINER, "r.inside <= TOPKIT_BOUNDARY ||",
+             "r.inside <= TOPKIT_BOUNDARY + 1 ||", "refiner"),
+    mutation("a bin reaches into the next", REFINER, "r.span = (1u << shift) - 1;", "r.span = 1u << shift;", "refiner"),
+    mutation("the cut leaves out the last tie", REFINER, "topkit_cut_at((unsigned)(mine >> 32), (int)~(unsigned)mine + 1,",
+             "topkit_cut_at((unsigned)(mine >> 32), (int)~(unsigned)mine,", "refiner"),
+    mutation("one tie too many", REFINER, "if (tie && ticket >= cut.ties)", "if (tie && ticket > cut.ties)", "refiner"),
+    mutation("the list is not emptied", REFINER, "if (g.thread == 0) s->listed = s->emitted = 0;", "if (g.thread == 0) s->emitted = 0;",
+             "refiner"),
+    mutation("the ties taken are not forgotten", REFINER,
+             "const int kept = (int)s->emitted;\n    topkit_group_sync(g);\n    if (g.thread == 0) s->emitted = s->taken = 0;",
+             "const int kept = (int)s->emitted;\n    topkit_group_sync(g);\n    if (g.thread == 0) s->emitted = 0;", "refiner"),
+    mutation("candidates move before they were read", REFINER,
+             "        topkit_group_sync(g); /* what lies below base + size has been read by all; the slots lie there */\n", "", "refiner", RACES),
+    mutation("no barrier between two ranges", REFINER,
+             "            topkit_group_sync(g); /* all have read the range of the keys before that of the indices takes its place */\n", "",
+             "refiner", RACES),
+    # collector
+    mutation("a buffer is full one candidate early", COLLECTOR, "if (base + total > (unsigned)c.capacity) {",
+             "if (base + total >= (unsigned)c.capacity) {", "collector"),
+    mutation("a buffer takes one candidate too many", COLLECTOR, "if (base + total > (unsigned)c.capacity) {",
+             "if (base + total > (unsigned)c.capacity + 1) {", "collector"),
+    mutation("the end of the buffer is not marked", COLLECTOR, "atomicMin(&c.state->stored, base);", ";", "collector"),
+    mutation("lanes write over each other", COLLECTOR, "c.items + base + below;", "c.items + base;", "collector"),
+    mutation("a tile across the bound is not looked at closely", COLLECTOR, "else exact |= tile->first + TOPKIT_TILE > gate.bound;", "",
+             "collector"),
+    mutation("NaNs do not pass an open gate", COLLECTOR, "topkit_gate_is_open(gate)) mask = tile->valid;",
+             "topkit_gate_is_open(gate)) mask = topkit_tile_mask(tile, gate.value) & tile->valid;", "collector"),
+    mutation("a warp's last tile is not visited", COLLECTOR, "int left = (tiles.count - warp + warps - 1) / warps;",
+             "int left = (tiles.count - warp) / warps;", "collector"),
+    mutation("a compacted buffer keeps its old end", COLLECTOR,
+             "c.state->count = (unsigned)kept;\n        c.state->stored = (unsigned)c.capacity;", "c.state->count = (unsigned)kept;", "collector"),
+    mutation("no barrier behind the scan's last look", COLLECTOR,
+             "const int held = topkit_collector_held(c);\n    topkit_group_sync(g);\n    return held;",
+             "const int held = topkit_collector_held(c);\n    return held;", "collector", RACES),
+    mutation("no barrier before a compaction", COLLECTOR, "        topkit_group_sync(g);\n        if (!topkit_collector_overflowed(c)) break;",
+             "        if (!topkit_collector_overflowed(c)) break;", "collector", RACES),
+    # order, sinks, signals, scheduler
+    mutation("a sort stops one pass early", ORDER, "distance > 0; distance /= 2", "distance > 1; distance /= 2", "order", quick=True),
+    mutation("a pad comes before the last", ORDER, "TOPKIT_INDEX_LIMIT};", "0};", "order", quick=True),
+    mutation("no barrier between passes", ORDER, "                }\n            }\n            topkit_group_sync(g);",
+             "                }\n            }", "order", RACES, quick=True),
+    mutation("a mask's bit is in the wrong place", SINK, "1u << (index & 31)", "1u << (index & 15)", "sink"),
+    mutation("a page is one slot too small", SINK, "((1 << s.page_bits) - 1)", "((1 << s.page_bits) - 2)", "sink"),
+    mutation("a signal forgets its parity", SIGNAL, "topkit_mbarrier_wait(&s->bits, use & 1);", "topkit_mbarrier_wait(&s->bits, 0);", "signal"),
+    mutation("the queue is not put back", SCHEDULER, "== (unsigned)workers - 1) {", "== (unsigned)workers) {", "scheduler"),
+    mutation("the last worker does not wait for the others' work", SCHEDULER, "topkit_add_acq_rel(&q->left, 1u)",
+             "__atomic_fetch_add(&q->left, 1u, __ATOMIC_RELAXED)", "scheduler", RACES),
+    mutation("the order is published too early", SCHEDULER,
+             "    __threadfence(); /* the whole group's stores, which the barrier before this call ordered before it */\n"
+             "    topkit_store_release(&q->ready, 1u);", "    __atomic_store_n(&q->ready, 1u, __ATOMIC_RELAXED);", "scheduler", RACES),
+    mutation("the order is read without acquiring it", SCHEDULER, "while (topkit_load_acquire(&q->ready) == 0)",
+             "while (topkit_peek(&q->ready) == 0)", "scheduler", RACES),
+    mutation("a length of a whole power has the wrong bin", SCHEDULER, "shift = bits > 6 ? bits - 6 : 0;", "shift = bits > 6 ? bits - 5 : 0;",
+             "scheduler"),
+    mutation("a segment begins one item late", SCHEDULER, "if (first[middle] <= item) low = middle;", "if (first[middle] < item) low = middle;",
+             "scheduler"),
+    mutation("a row of whole segments has one too many", SCHEDULER, "(length - 1) / segment + 1)", "length / segment + 1)", "scheduler"),
+    mutation("no barrier between two steps of segments", SCHEDULER, "        topkit_group_sync(g);\n    }\n    if (g.thread == 0) first[count]",
+             "    }\n    if (g.thread == 0) first[count]", "scheduler", RACES),
+    # the kernels
+    mutation("an underfilled row is delivered", ROW_SELECT, "if (held < wanted) {", "if (held + 1 < wanted) {", "select_worst"),
+    mutation("a block never leaves its queue", ROW_SELECT, "if (block.thread == 0) topkit_queue_leave(job.queue, workers);", "",
+             "select_values"),
+    mutation("the pipeline's certificate is one short", PIPELINED, "if (held >= wanted) topkit_job_deliver",
+             "if (held + 1 >= wanted) topkit_job_deliver", "select_worst"),
+    mutation("padding begins one slot late", JOB, "topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);",
+             "topkit_sink_pad_all(g.thread, g.size, wanted + 1, job.k, sink);", "select_values select_memory"),
+]
+
+FLAGS = ["-std=c++17", "-O1", "-g1", "-ffp-contract=off", "-Wno-unknown-pragmas", "-DTOPKIT_SIMT=1"]
+
+
+def fail(text):
+    print("mutate.py: " + text, file=sys.stderr)
+    sys.exit(2)
+
+
+def run(command, **more):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", **more)
+
+
+class Builder:
+    """Builds programs of a tree in which one file may be another."""
+
+    def __init__(self, work, built):
+        self.work = work
+        self.built = built
+        os.makedirs(work, exist_ok=True)
+
+    def once(self, name, command):
+        """The file that a command makes from sources that no mutation changes."""
+        out = os.path.join(self.work, name)
+        if not os.path.exists(out):
+            made = run(command + ["-o", out + ".new"])
+            if made.returncode:
+                fail("cannot build %s\n%s" % (name, made.stdout[-3000:]))
+            os.rename(out + ".new", out)
+        return out
+
+    def prepare(self, how):
+        """What every program is linked with."""
+        if self.built:
+            simt = "tests/simt/libsimt.a" if how == PLAIN else "tests/simt/libsimt_tsan.a"
+            return [os.path.join(self.built, name) for name in
+                    ["tests/libtest_main.a", "tests/libtest_device_cpu.a", simt, "examples/libtopkit_plan.a"]]
+        simt = os.path.join(ROOT, "tests", "simt")
+        sources = ["simt", "simt_launch", "simt_collective", "simt_async", "simt_report", "simt_runtime", "simt_work"]
+        compiler, more = ("g++", []) if how == PLAIN else ("clang++", ["-DSIMT_TSAN=1"])
+        tag = "plain" if how == PLAIN else "tsan"
+        objects = [self.once("%s_%s.o" % (name, tag), [compiler, "-std=c++17", "-O2", "-c", os.path.join(simt, name + ".cpp")] + more)
+                   for name in sources]
+        for name in ["main", "device"]:
+            objects.append(self.once(name + ".o", ["g++", "-std=c++17", "-O0", "-c", os.path.join(ROOT, "tests", name + ".cpp")]))
+        objects.append(self.once("plan.o", ["gcc", "-std=c11", "-O2", "-c", os.path.join(ROOT, "examples", "plan.c")]))
+        return objects
+
+    def program(self, folder, test, how, objects):
+        """None, or what the compiler said. The program is FOLDER/TEST."""
+        front = [folder + "/include", folder + "/examples", ROOT + "/include", ROOT + "/examples", ROOT + "/tests", ROOT + "/tests/simt"]
+        compiler = ["g++"] if how == PLAIN else ["clang++", "-fsanitize=thread", "-DTOPKIT_TEST_SANITIZED=1"]
+        operator = folder + "/examples/05_select.cu"
+        operator = operator if os.path.exists(operator) else ROOT + "/examples/05_select.cu"
+        sources = [ROOT + "/tests/test_%s.cu" % test] + ([operator] if test.startswith("select_") else [])
+        made = []
+        for source in sources:
+            made.append(os.path.join(folder, os.path.basename(source) + ".o"))
+            compiled = run(compiler + FLAGS + ["-include", ROOT + "/tests/simt/simt_cuda.h"] + ["-I" + path for path in front] +
+                           ["-x", "c++", "-c", source, "-o", made[-1]])
+            if compiled.returncode:
+                return compiled.stdout
+        linked = run(compiler + made + objects + ["-lboost_context", "-o", os.path.join(folder, test)])
+        return linked.stdout if linked.returncode else None
+
+
+def verdict(folder, test):
+    """Why the test fails, or None."""
+    try:
+        ended = run([os.path.join(folder, test), "--abort"], timeout=TIMEOUT,
+                    env=dict(os.environ, TSAN_OPTIONS="exitcode=66:halt_on_error=1", TOPKIT_TEST_CASES="60"))
+    except subprocess.TimeoutExpired:
+        return "does not end"
+    if ended.returncode == 0:
+        return None
+    if ended.returncode == 66:
+        return "data race"
+    for line in ended.stdout.splitlines():
+        if line.startswith("simt: "):
+            return "report of the executor"
+    return "assertion" if ended.returncode == 1 else "exit code %d" % ended.returncode
+
+
+def mutate(builder, objects, m):
+    """Builds and runs one mutation: the test that killed it and why, or None."""
+    folder = tempfile.mkdtemp(prefix="mutant-", dir=builder.work)
+    try:
+        if m["path"]:
+            text = open(os.path.join(ROOT, m["path"])).read()
+            target = os.path.join(folder, m["path"])
+            os.makedirs(os.path.dirname(target))
+            with open(target, "w") as out:
+                out.write(text.replace(m["old"], m["new"]))
+            if m["path"].startswith("examples/"):  # these include each other by the folder that they lie in
+                for name in os.listdir(os.path.join(ROOT, "examples")):
+                    source = os.path.join(ROOT, "examples", name)
+                    if os.path.isfile(source) and not os.path.exists(os.path.join(folder, "examples", name)):
+                        shutil.copy(source, os.path.join(folder, "examples", name))
+        for test in m["tests"]:
+            said = builder.program(folder, test, m["how"], objects[m["how"]])
+            if said is not None:
+                return "ERROR", said
+            why = verdict(folder, test)
+            if why:
+                return test, why
+        return None
+    finally:
+        shutil.rmtree(folder)
+
+
+def main():
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--help", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--work", default=os.path.join(ROOT, "build", "mutate"))
+    parser.add_argument("--built")
+    parser.add_argument("--table")
+    options = parser.parse_args()
+    if options.help:
+        print(__doc__)
+        return 0
+    chosen = [m for m in MUTATIONS if (m["quick"] or not options.quick) and options.only in m["name"] + " " + m["path"]]
+    for m in chosen:
+        times = open(os.path.join(ROOT, m["path"])).read().count(m["old"])
+        if times != 1:
+            fail("'%s': its text occurs %d times in %s:\n%s" % (m["name"], times, m["path"], m["old"]))
+    for tool in ["g++"] + (["clang++"] if any(m["how"] == RACES for m in chosen) else []):
+        if not shutil.which(tool):
+            print("SKIP: there is no " + tool)
+            return 77
+    builder = Builder(options.work, options.built)
+    objects = {how: builder.prepare(how) for how in {m["how"] for m in chosen}}
+    unbroken = [mutation("nothing", "", "", "", test, how) for test, how in sorted({(t, m["how"]) for m in chosen for t in m["tests"]})]
+    survived = 0
+    rows = []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for m, result in zip(unbroken, pool.map(lambda m: mutate(builder, objects, m), unbroken)):
+            if result:
+                fail("%s fails without any mutation (%s): %s\n%s" % (m["tests"][0], m["how"], result[0], result[1][-3000:]))
+        for m, result in zip(chosen, pool.map(lambda m: mutate(builder, objects, m), chosen)):
+            if result and result[0] == "ERROR":
+                fail("'%s' does not compile:\n%s" % (m["name"], result[1][-3000:]))
+            by = "%s: %s" % result if result else "SURVIVED " + " ".join(m["tests"])
+            survived += not result
+            print("%-56s %-34s %s" % (m["name"], m["path"], by), flush=True)
+            rows.append("| %s | %s | %s | %s |" % (m["name"], os.path.basename(m["path"]), m["how"], by))
+    if options.table:
+        with open(options.table, "w") as out:
+            out.write("| what is broken | in | run on | noticed by |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
+    print("%d killed, %d survived" % (len(chosen) - survived, survived))
+    return 1 if survived else 0
+
+
+sys.exit(main())
