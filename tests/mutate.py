@@ -13,7 +13,8 @@ not end. The tests are built and run without a mutation first and must pass.
    --jobs N         at a time (2)
    --work FOLDER    where mutants live, and where the executor is built, once (build/mutate)
    --built FOLDER   a build folder of Meson that has the executor already
-   --table FILE     writes the table of docs/testing.md
+   --table FILE     writes a table of the results
+   --list           prints the names and does nothing; docs/test.sh compares them with docs/testing.md
 
 Ends with `N killed, N survived`. Exit code: 0 when none survived; 2 when a text no longer occurs once, or a mutant does not compile.
 """
@@ -270,9 +271,13 @@ def main():
     parser.add_argument("--work", default=os.path.join(ROOT, "build", "mutate"))
     parser.add_argument("--built")
     parser.add_argument("--table")
+    parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     if options.help:
         print(__doc__)
+        return 0
+    if options.list:
+        print("\n".join(m["name"] for m in MUTATIONS))
         return 0
     chosen = [m for m in MUTATIONS if (m["quick"] or not options.quick) and options.only in m["name"] + " " + m["path"]]
     for m in chosen:
