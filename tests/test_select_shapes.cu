@@ -149,8 +149,8 @@ TEST_CASE("Lengths above the stated maximum are cut to it, those below 0 to noth
     t.check(1000);
 }
 
-/* The pipelined kernel copies no chunk of such a row, so that its ring does not hold the producer back. It once had more rows under way than
- * room for verdicts on them, mistook one for another, and hung. */
+/* The pipelined kernel copies no chunk of such a row, so that its ring does not hold the producer back. It once had more rows under way
+ * than room for verdicts on them, mistook one for another, and hung. */
 TEST_CASE("Many rows without a single whole vector") {
 #ifdef TOPKIT_SIMT
     simt_set_sm_count(1);

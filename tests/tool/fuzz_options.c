@@ -1,7 +1,7 @@
 /* fuzz_options.c: libFuzzer target for the command line of topkit-select.
  *
- *   clang -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -Iexamples -Iexamples/tool tests/tool/fuzz_options.c examples/tool/options.c \
- *       -o fuzz_options
+ *   clang -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -Iexamples -Iexamples/tool tests/tool/fuzz_options.c \
+ *       examples/tool/options.c -o fuzz_options
  *   ./fuzz_options -max_total_time=60 -only_ascii=1
  *
  * An input is a list of arguments, each ended by a zero byte or a line's end. Whatever is accepted is in range, and a refusal has one
