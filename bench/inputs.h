@@ -37,8 +37,8 @@ enum bench_input {
     BENCH_NEGINF,      /* every other score is -inf */
     BENCH_DENORM,
     BENCH_NARROW,      /* 4096 values that share their upper 20 bits */
-    BENCH_WORST_RISING, /* where a route's sample looks there are the lowest scores, and the others rise: every buffer is compacted again */
-    BENCH_WORST_TILES,  /* where the row route's sample looks there are the highest; when the row is read again, its scores rise in that order */
+    BENCH_WORST_RISING, /* where a route's sample looks there are the lowest scores, and the others rise */
+    BENCH_WORST_TILES,  /* where the row route's sample looks there are the highest; the others rise in the order of the second read */
     BENCH_WORST_STAGES, /* the same for the pipelined route */
     BENCH_INPUTS,
     BENCH_CAPTURE = BENCH_INPUTS /* rows from a file: not a formula, see capture.h */
@@ -142,8 +142,8 @@ BENCH_FN float bench_dsa(uint64_t h, uint64_t seed, uint32_t row, uint32_t colum
     return score;
 }
 
-/* Whether a sampler of one score in `density`, in vectors of `width`, `room` at most, looks at this column: the phase is a hash of the row's
- * number, which whoever means harm can compute as well. Of a row that begins on a 16-byte boundary (topkit/sampler.cuh, select_job.cuh). */
+/* Whether a sampler of one score in `density`, in vectors of `width`, `room` at most, looks at this column: the phase is a hash of the
+ * row's number, which whoever means harm can compute as well. Of a row that begins on a 16-byte boundary (sampler.cuh, select_job.cuh). */
 BENCH_FN int bench_is_sampled(uint32_t row, uint32_t column, uint32_t columns, uint32_t density, uint32_t width, uint32_t room)
 {
     uint32_t vectors = room / width, stride = density * width, x = row;

@@ -4,7 +4,8 @@
 #   sh docs/test.sh
 #
 # What docs/make.sh would write is what is there; every link to a file leads to one; every test that is named in README.md or docs/*.md, as
-# `tests/FILE` "CASE", exists.
+# `tests/FILE` "CASE" or as `test_NAME`, exists; every program of tests of the operator is named in docs/contract.md; docs/testing.md lists
+# the mutations that tests/mutate.py makes.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 work=$(mktemp -d) || exit 1
@@ -48,6 +49,16 @@ while IFS='	' read -r file name; do
     [ -f "$file" ] && grep -q -F -e "TEST_CASE(\"$name\"" "$file" || fail "no test case \"$name\" in $file"
 done <"$work/named"
 named=$(wc -l <"$work/named")
+
+for name in $(grep -o -h '`test_[a-z0-9_]*`' README.md docs/*.md | tr -d '`' | sort -u); do
+    [ -f "tests/$name.cu" ] || [ -f "tests/$name.cpp" ] || fail "there is no test $name"
+done
+for path in tests/test_select_*.cu; do
+    grep -q -F "\`$path\`" docs/contract.md || fail "docs/contract.md names nothing of $path"
+done
+python3 tests/mutate.py --list >"$work/mutations" || fail "tests/mutate.py --list"
+awk -F ' *[|] *' '/^## Mutation check/ { on = 1 } /^## Adding/ { on = 0 } on && NF == 5 && $2 !~ /^(what is broken|---)$/ { print $2 }' \
+    docs/testing.md | diff "$work/mutations" - || fail "docs/testing.md does not list what tests/mutate.py breaks"
 [ "$links" != 0 ] && [ "$named" != 0 ] || fail "no links or no tests were found: this test looks for the wrong thing"
 echo "$links links, $((named)) named tests, $failures failures"
 [ $failures = 0 ]

@@ -3,17 +3,18 @@
 
    python3 tests/mutate.py [--quick] [--only TEXT] [--jobs N] [--work FOLDER] [--table FILE]
 
-A mutation is a file, a text that occurs in it exactly once, what takes its place, and the tests that should fail then. Each test is built from
-its source with the mutated file in front of the include path, with g++ -O1 for the CPU executor, or with clang++ and ThreadSanitizer where the
-mutation is a missing barrier or a weaker order, which a schedule may forgive. A test has failed when it ends with anything but 0, or does
-not end. The tests are built and run without a mutation first and must pass.
+A mutation is a file, a text that occurs in it exactly once, what takes its place, and the tests that should fail then. Each test is built
+from its source with the mutated file in front of the include path, with g++ -O1 for the CPU executor, or with clang++ and ThreadSanitizer
+where the mutation is a missing barrier or a weaker order, which a schedule may forgive. A test has failed when it ends with anything but 0,
+or does not end. The tests are built and run without a mutation first and must pass.
 
    --quick          the few that are part of the test suite
    --only TEXT      those whose name or file contains TEXT
    --jobs N         at a time (2)
    --work FOLDER    where mutants live, and where the executor is built, once (build/mutate)
    --built FOLDER   a build folder of Meson that has the executor already
-   --table FILE     writes the table of docs/testing.md
+   --table FILE     writes a table of the results
+   --list           prints the names and does nothing; docs/test.sh compares them with docs/testing.md
 
 Ends with `N killed, N survived`. Exit code: 0 when none survived; 2 when a text no longer occurs once, or a mutant does not compile.
 """
@@ -49,13 +50,15 @@ MUTATIONS = [
     mutation("of equal keys the higher index wins", KEY, "(unsigned)~index;", "(unsigned)index;", "key refiner"),
     mutation("+inf's key becomes a NaN", KEY, "if (key > TOPKIT_KEY_POS_INF)", "if (key >= TOPKIT_KEY_POS_INF)", "key"),
     mutation("fp16 infinity overflows to a number", KEY, "if (magnitude >= 0x7c00u)", "if (magnitude > 0x7c00u)", "key"),
-    mutation("what is above the last key wraps round", CANDIDATE, "bound > 0 || key == 0xffffffffu ? key", "bound > 0 ? key", "nan_highest"),
+    mutation("what is above the last key wraps round", CANDIDATE, "bound > 0 || key == 0xffffffffu ? key", "bound > 0 ? key",
+             "nan_highest"),
     mutation("a gate admits its bound", CANDIDATE, "index < gate.bound);", "index <= gate.bound);", "threshold collector"),
     mutation("a gate at the lowest key is open", CANDIDATE, "return gate.key == 0 && gate.bound > 0;", "return gate.key == 0;",
              "threshold collector"),
     # rows, groups, samples
     mutation("an aligned row has a head", ROW, "& 15)) & 15) / 4;", "& 15)) & 31) / 4;", "row"),
-    mutation("the last vector is not whole", ROW, "t.vectors = (row.length - t.head) / 4;", "t.vectors = (row.length - t.head + 3) / 4;", "row"),
+    mutation("the last vector is not whole", ROW, "t.vectors = (row.length - t.head) / 4;",
+             "t.vectors = (row.length - t.head + 3) / 4;", "row"),
     mutation("the last tile is forgotten", ROW, "(t.vectors + TOPKIT_TILE_VECTORS - 1) /", "t.vectors /", "row"),
     mutation("the step is not prime to the count", ROW, "if (a == 1) return step;", "return step;", "row"),
     mutation("a lane adds what is not below it", GROUP, "if (lane >= offset) sum += below;", "if (lane > offset) sum += below;", "group"),
@@ -95,7 +98,8 @@ MUTATIONS = [
              "const int kept = (int)s->emitted;\n    topkit_group_sync(g);\n    if (g.thread == 0) s->emitted = s->taken = 0;",
              "const int kept = (int)s->emitted;\n    topkit_group_sync(g);\n    if (g.thread == 0) s->emitted = 0;", "refiner"),
     mutation("candidates move before they were read", REFINER,
-             "        topkit_group_sync(g); /* what lies below base + size has been read by all; the slots lie there */\n", "", "refiner", RACES),
+             "        topkit_group_sync(g); /* what lies below base + size has been read by all; the slots lie there */\n", "", "refiner",
+             RACES),
     mutation("no barrier between two ranges", REFINER,
              "            topkit_group_sync(g); /* all have read the range of the keys before that of the indices takes its place */\n", "",
              "refiner", RACES),
@@ -113,11 +117,13 @@ MUTATIONS = [
     mutation("a warp's last tile is not visited", COLLECTOR, "int left = (tiles.count - warp + warps - 1) / warps;",
              "int left = (tiles.count - warp) / warps;", "collector"),
     mutation("a compacted buffer keeps its old end", COLLECTOR,
-             "c.state->count = (unsigned)kept;\n        c.state->stored = (unsigned)c.capacity;", "c.state->count = (unsigned)kept;", "collector"),
+             "c.state->count = (unsigned)kept;\n        c.state->stored = (unsigned)c.capacity;", "c.state->count = (unsigned)kept;",
+             "collector"),
     mutation("no barrier behind the scan's last look", COLLECTOR,
              "const int held = topkit_collector_held(c);\n    topkit_group_sync(g);\n    return held;",
              "const int held = topkit_collector_held(c);\n    return held;", "collector", RACES),
-    mutation("no barrier before a compaction", COLLECTOR, "        topkit_group_sync(g);\n        if (!topkit_collector_overflowed(c)) break;",
+    mutation("no barrier before a compaction", COLLECTOR,
+             "        topkit_group_sync(g);\n        if (!topkit_collector_overflowed(c)) break;",
              "        if (!topkit_collector_overflowed(c)) break;", "collector", RACES),
     # order, sinks, signals, scheduler
     mutation("a sort stops one pass early", ORDER, "distance > 0; distance /= 2", "distance > 1; distance /= 2", "order", quick=True),
@@ -126,7 +132,8 @@ MUTATIONS = [
              "                }\n            }", "order", RACES, quick=True),
     mutation("a mask's bit is in the wrong place", SINK, "1u << (index & 31)", "1u << (index & 15)", "sink"),
     mutation("a page is one slot too small", SINK, "((1 << s.page_bits) - 1)", "((1 << s.page_bits) - 2)", "sink"),
-    mutation("a signal forgets its parity", SIGNAL, "topkit_mbarrier_wait(&s->bits, use & 1);", "topkit_mbarrier_wait(&s->bits, 0);", "signal"),
+    mutation("a signal forgets its parity", SIGNAL, "topkit_mbarrier_wait(&s->bits, use & 1);", "topkit_mbarrier_wait(&s->bits, 0);",
+             "signal"),
     mutation("the queue is not put back", SCHEDULER, "== (unsigned)workers - 1) {", "== (unsigned)workers) {", "scheduler"),
     mutation("the last worker does not wait for the others' work", SCHEDULER, "topkit_add_acq_rel(&q->left, 1u)",
              "__atomic_fetch_add(&q->left, 1u, __ATOMIC_RELAXED)", "scheduler", RACES),
@@ -135,12 +142,13 @@ MUTATIONS = [
              "    topkit_store_release(&q->ready, 1u);", "    __atomic_store_n(&q->ready, 1u, __ATOMIC_RELAXED);", "scheduler", RACES),
     mutation("the order is read without acquiring it", SCHEDULER, "while (topkit_load_acquire(&q->ready) == 0)",
              "while (topkit_peek(&q->ready) == 0)", "scheduler", RACES),
-    mutation("a length of a whole power has the wrong bin", SCHEDULER, "shift = bits > 6 ? bits - 6 : 0;", "shift = bits > 6 ? bits - 5 : 0;",
-             "scheduler"),
-    mutation("a segment begins one item late", SCHEDULER, "if (first[middle] <= item) low = middle;", "if (first[middle] < item) low = middle;",
-             "scheduler"),
+    mutation("a length of a whole power has the wrong bin", SCHEDULER, "shift = bits > 6 ? bits - 6 : 0;",
+             "shift = bits > 6 ? bits - 5 : 0;", "scheduler"),
+    mutation("a segment begins one item late", SCHEDULER, "if (first[middle] <= item) low = middle;",
+             "if (first[middle] < item) low = middle;", "scheduler"),
     mutation("a row of whole segments has one too many", SCHEDULER, "(length - 1) / segment + 1)", "length / segment + 1)", "scheduler"),
-    mutation("no barrier between two steps of segments", SCHEDULER, "        topkit_group_sync(g);\n    }\n    if (g.thread == 0) first[count]",
+    mutation("no barrier between two steps of segments", SCHEDULER,
+             "        topkit_group_sync(g);\n    }\n    if (g.thread == 0) first[count]",
              "    }\n    if (g.thread == 0) first[count]", "scheduler", RACES),
     # the kernels
     mutation("an underfilled row is delivered", ROW_SELECT, "if (held < wanted) {", "if (held + 1 < wanted) {", "select_worst"),
@@ -219,9 +227,10 @@ class Builder:
 
 def verdict(folder, test):
     """Why the test fails, or None."""
+    settings = dict(os.environ, TSAN_OPTIONS="exitcode=66:halt_on_error=1", TOPKIT_TEST_CASES="60")
+    settings.pop("UBSAN_OPTIONS", None)  # Meson's; clang's ThreadSanitizer would abort for it
     try:
-        ended = run([os.path.join(folder, test), "--abort"], timeout=TIMEOUT,
-                    env=dict(os.environ, TSAN_OPTIONS="exitcode=66:halt_on_error=1", TOPKIT_TEST_CASES="60"))
+        ended = run([os.path.join(folder, test), "--abort"], timeout=TIMEOUT, env=settings)
     except subprocess.TimeoutExpired:
         return "does not end"
     if ended.returncode == 0:
@@ -270,9 +279,13 @@ def main():
     parser.add_argument("--work", default=os.path.join(ROOT, "build", "mutate"))
     parser.add_argument("--built")
     parser.add_argument("--table")
+    parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     if options.help:
         print(__doc__)
+        return 0
+    if options.list:
+        print("\n".join(m["name"] for m in MUTATIONS))
         return 0
     chosen = [m for m in MUTATIONS if (m["quick"] or not options.quick) and options.only in m["name"] + " " + m["path"]]
     for m in chosen:

@@ -86,7 +86,7 @@ static __global__ void collector_gate_value(float *values) {
     if (threadIdx.x == 0) {
         values[0] = topkit_gate_at(0xbf800000u, TOPKIT_INDEX_LIMIT).value;
         values[1] = topkit_gate_at(0xbf800000u, 0).value;
-        values[2] = topkit_gate_at(0xffffffffu, 0).value; /* nothing is above it; the worst that it may let into the exact compare is +inf */
+        values[2] = topkit_gate_at(0xffffffffu, 0).value; /* nothing is above it: +inf or NaN, no number */
     }
 }
 

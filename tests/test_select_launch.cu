@@ -1,7 +1,6 @@
 /* test_select_launch.cu: the operator among other work: graphs, streams, order in a stream, repeated launches, persistent blocks.
  */
-#include "launch.h"
-#include "select_case.h"
+#include "flood.h"
 
 static float ramp(int n, int r, int i) { return (float)permuted(n, r, i) * 0x1p-10f; }
 
@@ -97,20 +96,6 @@ TEST_CASE("C03 two streams with workspaces of their own") {
     CUDA_OK(cudaStreamDestroy(second));
 }
 
-/* Something else that keeps a GPU's memory and schedulers busy. */
-static __global__ void flood_kernel(unsigned *words, int count) {
-    const int threads = (int)(gridDim.x * blockDim.x);
-    for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < count; i += threads) words[i] = words[i] * 1664525u + 1013904223u;
-}
-
-static void flood(unsigned *words, int count, cudaStream_t stream) {
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)test_size(64, 1));
-    config.blockDim = dim3((unsigned)test_size(256, 32));
-    config.stream = stream;
-    CUDA_OK(cudaLaunchKernelEx(&config, flood_kernel, words, count));
-}
-
 TEST_CASE("C04 repeated under load: exact always, and the same sequence where that is promised") {
     const int n = test_size(131072, 12000), rows = test_size(33, 3), runs = test_size(100, 8);
     const std::vector<matrix> inputs = {
@@ -121,8 +106,7 @@ TEST_CASE("C04 repeated under load: exact always, and the same sequence where th
             const int p = permuted(n, r, i);
             return p < 1000 ? 2.0f + (float)p * 0x1p-10f : p < n - n / 13 ? 1.0f : 0.5f;
         })};
-    const int words = test_size(1 << 24, 64);
-    exact<unsigned> memory(std::vector<unsigned>((size_t)words, 1u));
+    exact<unsigned> memory(std::vector<unsigned>((size_t)FLOOD_WORDS, 1u));
     cudaStream_t stream = new_stream(cudaStreamNonBlocking), other = new_stream(cudaStreamNonBlocking);
     for (const matrix &m : inputs) {
         trial t(m);
@@ -131,7 +115,7 @@ TEST_CASE("C04 repeated under load: exact always, and the same sequence where th
             const mode deterministic = {route, TOPKIT_TIES_LOWEST_INDEX, TOPKIT_ORDER_INDEX};
             for (const mode how : {mode{route, TOPKIT_TIES_ANY, TOPKIT_ORDER_NONE}, deterministic}) {
                 for (int run = 0; run < runs; run++) {
-                    flood(memory.data, words, other);
+                    flood(memory.data, FLOOD_WORDS, other);
                     if (!t.run(2048, how, stream)) break;
                     std::vector<int> got;
                     REQUIRE(t.indices->read(&got));
