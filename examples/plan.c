@@ -15,6 +15,9 @@ enum {
     PIPELINED_CAPACITY = 5632,
     PIPELINED_SHARED = 232448,
     PIPELINED_MIN_LENGTH = 49152,
+    ANY_K_CAPACITY = 8192,       /* what a bin of a count holds, of rows of many million scores */
+    ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
+    ANY_K_MAX_SORTED = 7680,     /* order by score: the buffer, less a tile's room */
     QUEUE_BYTES = 16,
     SYSTEM_SHARED = 1024 /* of each resident block */
 };
@@ -28,13 +31,31 @@ static int row_least_capacity(int k) {
     return room > k + 512 ? room : k + 512;
 }
 
+/* The row kernel's blocks, which are those of any k too, with `capacity` candidates where so many fit, and no fewer than `least`. */
+static int plan_blocks(topkit_plan *p, int route, int capacity, int least, int rows, const topkit_device_facts *device) {
+    p->route = route;
+    p->threads = ROW_THREADS;
+    const int fits = device->shared_per_block > ROW_FIXED_SHARED ? (device->shared_per_block - ROW_FIXED_SHARED) / 8 / 512 * 512 : 0;
+    p->capacity = at_most(capacity, fits); /* a smaller buffer is compacted, or narrowed for, more often: slower, never wrong */
+    if (p->capacity < least) return TOPKIT_ERROR_DEVICE;
+    p->shared_bytes = ROW_FIXED_SHARED + p->capacity * 8;
+    const int resident =
+        at_most(at_most(device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
+    if (resident < 1) return TOPKIT_ERROR_DEVICE;
+    p->blocks = at_most(rows, device->sm_count * resident);
+    return TOPKIT_OK;
+}
+
 int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan) {
     topkit_plan p = {0};
     if (!device || !plan) return TOPKIT_ERROR_POINTER;
     if (rows < 0 || rows > TOPKIT_MAX_ROWS || max_length < 0 || max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
-    if (k < 0 || k > ROW_MAX_K) return TOPKIT_ERROR_K;
+    if (k < 0 || k > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_K;
     if (order < TOPKIT_ORDER_NONE || order > TOPKIT_ORDER_SCORE) return TOPKIT_ERROR_OPTION;
-    if (route != TOPKIT_ROUTE_AUTO && route != TOPKIT_ROUTE_ROW && route != TOPKIT_ROUTE_PIPELINED) return TOPKIT_ERROR_OPTION;
+    if (route != TOPKIT_ROUTE_AUTO && route != TOPKIT_ROUTE_ROW && route != TOPKIT_ROUTE_PIPELINED && route != TOPKIT_ROUTE_ANY_K)
+        return TOPKIT_ERROR_OPTION;
+    const bool any_k = route == TOPKIT_ROUTE_ANY_K || (route == TOPKIT_ROUTE_AUTO && k > ROW_MAX_K);
+    if (any_k ? order == TOPKIT_ORDER_SCORE && k > ANY_K_MAX_SORTED : k > ROW_MAX_K) return TOPKIT_ERROR_K;
     if (rows == 0 || k == 0) {
         *plan = p;
         return TOPKIT_OK;
@@ -59,17 +80,16 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
         *plan = p;
         return TOPKIT_OK;
     }
-    p.route = TOPKIT_ROUTE_ROW;
-    p.threads = ROW_THREADS;
-    p.capacity = 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY;
-    const int fits = device->shared_per_block > ROW_FIXED_SHARED ? (device->shared_per_block - ROW_FIXED_SHARED) / 8 / 512 * 512 : 0;
-    if (p.capacity > fits) p.capacity = fits; /* a smaller buffer is compacted more often: slower, never wrong */
-    if (p.capacity < row_least_capacity(k)) return TOPKIT_ERROR_DEVICE;
-    p.shared_bytes = ROW_FIXED_SHARED + p.capacity * 8;
-    const int resident =
-        at_most(at_most(device->shared_per_sm / (p.shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
-    if (resident < 1) return TOPKIT_ERROR_DEVICE;
-    p.blocks = at_most(rows, device->sm_count * resident);
+    int status;
+    if (any_k) {
+        p.density = 32;
+        status = plan_blocks(&p, TOPKIT_ROUTE_ANY_K, ANY_K_CAPACITY,
+                             order == TOPKIT_ORDER_SCORE ? row_least_capacity(k) : ANY_K_LEAST_CAPACITY, rows, device);
+    } else {
+        const int capacity = 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY;
+        status = plan_blocks(&p, TOPKIT_ROUTE_ROW, capacity, row_least_capacity(k), rows, device);
+    }
+    if (status != TOPKIT_OK) return status;
     *plan = p;
     return TOPKIT_OK;
 }
@@ -79,7 +99,7 @@ const char *topkit_status_text(int status) {
         case TOPKIT_OK: return "success";
         case TOPKIT_ERROR_POINTER: return "a required pointer is null or not aligned to its elements";
         case TOPKIT_ERROR_SHAPE: return "rows or max_length is negative or above TOPKIT_MAX_ROWS or TOPKIT_MAX_LENGTH";
-        case TOPKIT_ERROR_K: return "k is negative or above 4096, the most that the routes of this version support";
+        case TOPKIT_ERROR_K: return "k is negative or above what the route supports in this order";
         case TOPKIT_ERROR_STRIDE: return "row_stride is negative, index_stride or value_stride is below k, or column_stride is not 1";
         case TOPKIT_ERROR_SCORE_TYPE: return "this build does not read scores of that type";
         case TOPKIT_ERROR_OPTION: return "ties, order or route is not one of the supported values";

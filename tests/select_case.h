@@ -91,7 +91,8 @@ struct mode {
     int route, ties, order;
 };
 
-static const int ROUTES[] = {TOPKIT_ROUTE_AUTO, TOPKIT_ROUTE_ROW, TOPKIT_ROUTE_PIPELINED, TOPKIT_ROUTE_SPLIT, TOPKIT_ROUTE_DIRECT};
+static const int ROUTES[] = {TOPKIT_ROUTE_AUTO,  TOPKIT_ROUTE_ROW,    TOPKIT_ROUTE_PIPELINED,
+                             TOPKIT_ROUTE_SPLIT, TOPKIT_ROUTE_DIRECT, TOPKIT_ROUTE_ANY_K};
 
 static inline topkit_device_facts device_facts_here(void) {
     topkit_device_facts f = {};

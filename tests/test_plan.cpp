@@ -21,7 +21,8 @@ static const device DEVICES[] = {
 static const int ROWS[] = {1, 2, 3, 31, 131, 132, 133, 264, 265, 4096, 70001, 1 << 20, TOPKIT_MAX_ROWS};
 static const int LENGTHS[] = {0, 1, 64, 512, 2047, 8192, 8193, 49151, 49152, 131072, 1 << 20, 1 << 24, TOPKIT_MAX_LENGTH};
 static const int KS[] = {1, 2, 31, 512, 705, 2048, 2049, 4095, 4096};
-static const int ROUTES[] = {TOPKIT_ROUTE_AUTO, TOPKIT_ROUTE_ROW, TOPKIT_ROUTE_PIPELINED, TOPKIT_ROUTE_SPLIT, TOPKIT_ROUTE_DIRECT};
+static const int ROUTES[] = {TOPKIT_ROUTE_AUTO,  TOPKIT_ROUTE_ROW,    TOPKIT_ROUTE_PIPELINED,
+                             TOPKIT_ROUTE_SPLIT, TOPKIT_ROUTE_DIRECT, TOPKIT_ROUTE_ANY_K};
 static const int ORDERS[] = {TOPKIT_ORDER_NONE, TOPKIT_ORDER_INDEX, TOPKIT_ORDER_SCORE};
 
 template <class F> static void for_each_shape(F visit) {
