@@ -91,18 +91,21 @@ static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELI
               "plan.c");
 static_assert(TOPKIT_PIPELINED_THREADS == 928 && TOPKIT_PIPELINED_CAPACITY == 5632 && TOPKIT_ROW_THREADS == 512, "plan.c");
 static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
-static_assert(TOPKIT_ANY_K_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
+static_assert(TOPKIT_ANY_K_HEADER + TOPKIT_ROW_THREADS / 32 * TOPKIT_ANY_K_OWN * sizeof(float) <= 57344, "plan.c");
 
 static int launch_route(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
     const bool any = p->ties == TOPKIT_TIES_ANY;
     switch (plan->route) {
+        case TOPKIT_ROUTE_ANY_K: /* by score the row kernel serves, with the buffer that this plan gives it */
+            if (p->order != TOPKIT_ORDER_SCORE)
+                return launch(any ? topkit_any_k_select_kernel<TOPKIT_ANY> : topkit_any_k_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan,
+                              stream);
+            return launch(any ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
         case TOPKIT_ROUTE_ROW:
             return launch(any ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
         case TOPKIT_ROUTE_PIPELINED:
             return launch(any ? topkit_pipelined_select_kernel<TOPKIT_ANY> : topkit_pipelined_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan,
                           stream);
-        case TOPKIT_ROUTE_ANY_K:
-            return launch(any ? topkit_any_k_select_kernel<TOPKIT_ANY> : topkit_any_k_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
         default: return TOPKIT_ERROR_OPTION;
     }
 }

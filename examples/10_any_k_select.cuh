@@ -34,6 +34,8 @@
 
 #define TOPKIT_ANY_K_SIGMAS 6 /* of the rank in the sample, on either side: scores of one sampled vector may be alike */
 
+#define TOPKIT_ANY_K_OWN (TOPKIT_TILE + TOPKIT_TILE / 2) /* floats of a warp: its stage, and 16 bits for each score of it */
+
 /* Keys low .. high, both included. */
 typedef struct topkit_any_k_keys {
     unsigned low, high;
@@ -48,8 +50,11 @@ typedef struct topkit_any_k_region {
 typedef struct topkit_any_k_storage {
     topkit_refiner_storage refiner;
     topkit_collector_state collected;
-    topkit_row rows[2];   /* the present row and the next, by turns */
-    int next, builds;
+    topkit_row row, coming; /* the present row and the next: in shared memory, like the rest, for registers are short in the passes */
+    int wanted;             /* k, or all of a shorter row */
+    topkit_any_k_region region;
+    topkit_any_k_keys bracket;
+    int next, builds, missed;
     unsigned above, from; /* scores above the bracket, and from its low key on: zero between counts */
     unsigned emitted;     /* zero between rows */
     unsigned hits[2][TOPKIT_ROW_THREADS / 32]; /* ordered emission: of each warp's tile, by turns */
@@ -103,28 +108,40 @@ TOPKIT_JOB_FN topkit_any_k_keys topkit_any_k_quantile(topkit_group g, const floa
     return range;
 }
 
-/* [3] Keys that the k-th largest of `length` scores is likely to lie between; an end that the sample can not tell is left open. */
-TOPKIT_JOB_FN topkit_any_k_keys topkit_any_k_bracket(topkit_group g, const float *sample, int count, int k, int length,
-                                                                         topkit_digit_storage *s) {
+/* [3] s->bracket: keys that the k-th largest of `length` scores is likely to lie between; an end that the sample can not tell is left
+ * open. Ends with a barrier. */
+TOPKIT_JOB_FN void topkit_any_k_propose(topkit_group g, const float *sample, int count, topkit_any_k_storage *s) {
     topkit_any_k_keys range = {0xffffffffu, 0u}, bracket = {0u, 0xffffffffu};
     for (int i = (int)g.thread; i < count; i += (int)g.size) {
         const unsigned key = topkit_key(__float_as_uint(sample[i]));
         range.low = range.low < key ? range.low : key;
         range.high = range.high > key ? range.high : key;
     }
-    topkit_digit_range(g, s, &range.low, &range.high);
-    const int rank = (int)((long long)k * count / length);
+    topkit_digit_range(g, &s->refiner.digit, &range.low, &range.high);
+    const int rank = (int)((long long)s->wanted * count / s->row.length);
     const int margin = (int)((float)TOPKIT_ANY_K_SIGMAS * sqrtf((float)rank * (float)(count - rank) / (float)count)) + TOPKIT_ANY_K_SIGMAS;
-    if (rank - margin >= 1) bracket.high = topkit_any_k_quantile(g, sample, count, rank - margin, range, s).high;
-    if (rank + margin <= count) bracket.low = topkit_any_k_quantile(g, sample, count, rank + margin, range, s).low;
-    topkit_group_sync(g); /* the sample's memory may be used otherwise */
-    return bracket;
+#pragma unroll 1
+    for (int side = 0; side < 2; side++) {
+        const int asked = side == 0 ? rank - margin : rank + margin;
+        if (asked < 1 || asked > count) continue;
+        const topkit_any_k_keys found = topkit_any_k_quantile(g, sample, count, asked, range, &s->refiner.digit);
+        if (side == 0) bracket.high = found.high;
+        else bracket.low = found.low;
+    }
+    if (g.thread == 0) s->bracket = bracket;
+    topkit_group_sync(g);
+}
+
+TOPKIT_JOB_FN void topkit_any_k_stage(topkit_group g, const topkit_tile *tile, float *stage) {
+#pragma unroll
+    for (int u = 0; u < 4; u++) ((float4 *)stage)[u * 32 + (int)topkit_lane(g)] = tile->v[u];
 }
 
 /* [4] Adds to s->above and s->from, and to the histogram the digits of what lies in the bracket. Ends with a barrier. */
-TOPKIT_JOB_FN void topkit_any_k_count(topkit_group g, topkit_row row, topkit_any_k_keys bracket, float *stage,
+TOPKIT_JOB_FN void topkit_any_k_count(topkit_group g, float *stage,
                                                           topkit_any_k_storage *s) {
-    const topkit_tiles tiles = topkit_row_tiles(row);
+    const topkit_tiles tiles = topkit_row_tiles(s->row);
+    const topkit_any_k_keys bracket = s->bracket;
     const topkit_gate low = topkit_gate_at(bracket.low, TOPKIT_INDEX_LIMIT), high = topkit_gate_at(bracket.high, 0);
     const unsigned shift = topkit_digit_shift(bracket.high - bracket.low), lane4 = topkit_lane(g) * 4;
     unsigned above = 0, from = 0;
@@ -137,8 +154,7 @@ TOPKIT_JOB_FN void topkit_any_k_count(topkit_group g, topkit_row row, topkit_any
         from += (unsigned)__popc(mask);
         mask &= ~over;
         if (!__any_sync(TOPKIT_FULL_MASK, mask != 0)) continue;
-#pragma unroll
-        for (int u = 0; u < 4; u++) ((float4 *)stage)[u * 32 + (int)topkit_lane(g)] = tile.v[u]; /* a lane reads back only what it wrote */
+        topkit_any_k_stage(g, &tile, stage); /* a lane reads back only what it wrote */
         do {
             const bool has = mask != 0;
             const unsigned bit = has ? (unsigned)__ffs((int)mask) - 1 : 0u;
@@ -156,116 +172,114 @@ TOPKIT_JOB_FN void topkit_any_k_count(topkit_group g, topkit_row row, topkit_any
     topkit_group_sync(g);
 }
 
-/* Whether [5] can settle the region: all its members are selected, or are equal, or there is room for them (and, `with_above`, for what is
- * above them). */
-TOPKIT_JOB_FN bool topkit_any_k_settles(topkit_any_k_region r, int k, int room, bool with_above) {
-    return r.inside == (unsigned)k - r.above || r.keys.low == r.keys.high || r.inside + (with_above ? r.above : 0u) <= (unsigned)room;
-}
+/* All members of the region are selected, or they are equal: their indices alone decide. */
+TOPKIT_JOB_FN bool topkit_any_k_is_whole(topkit_any_k_region r, int k) { return r.above + r.inside == (unsigned)k; }
+TOPKIT_JOB_FN bool topkit_any_k_is_cut(topkit_any_k_region r, int k) { return topkit_any_k_is_whole(r, k) || r.keys.low == r.keys.high; }
 
-/* Narrows the region of the k-th, first to a bin of the bracket, then from bin to bin. *missed: the boundary was not in the bracket.
- * Called by the whole block, sample and counters synced; ends with a barrier. */
-TOPKIT_JOB_FN topkit_any_k_region topkit_any_k_narrow(topkit_group g, topkit_row row, int k,
-                                                                          topkit_any_k_keys bracket, int room, bool with_above,
-                                                                          float *stage, topkit_any_k_storage *s, int *missed) {
-    topkit_any_k_region r = {{0u, 0xffffffffu}, 0u, (unsigned)row.length};
-    while (!topkit_any_k_settles(r, k, room, with_above)) {
-        topkit_any_k_count(g, row, bracket, stage, s);
-        const unsigned above = s->above, from = s->from;
-        if ((unsigned)k <= above || (unsigned)k > from) {
-            if ((unsigned)k <= above) {
-                r.keys.low = bracket.high + 1;
-                r.inside = above - r.above;
-            } else {
-                r.keys.high = bracket.low - 1;
-                r.inside = r.above + r.inside - from;
-                r.above = from;
-            }
-            *missed = 1;
-            topkit_digit_init(g, &s->refiner.digit);
-            topkit_group_sync(g);
-        } else {
-            const topkit_digit_found found = topkit_digit_find(g, &s->refiner.digit, (unsigned)k - above, true);
-            r.keys = topkit_any_k_bin(bracket, found.bin);
-            r.above = above + found.above;
-            r.inside = found.inside;
-        }
-        if (g.thread == 0) s->above = s->from = 0;
-        topkit_group_sync(g);
-        bracket = r.keys;
+/* The region after a count of s->bracket, from which no fewer than k scores lie unless it was `missed`. One thread. */
+TOPKIT_JOB_FN void topkit_any_k_advance(topkit_any_k_storage *s, bool missed, topkit_digit_found found) {
+    topkit_any_k_region *r = &s->region;
+    if (!missed) {
+        r->keys = topkit_any_k_bin(s->bracket, found.bin);
+        r->above = s->above + found.above;
+        r->inside = found.inside;
+    } else if ((unsigned)s->wanted <= s->above) {
+        r->keys.low = s->bracket.high + 1;
+        r->inside = s->above - r->above;
+    } else {
+        r->keys.high = s->bracket.low - 1;
+        r->inside -= s->from - r->above;
+        r->above = s->from;
     }
-    return r;
+    s->missed |= missed;
+    s->bracket = r->keys;
+    s->above = s->from = 0;
 }
 
-/* A lane's hits in a tile, in the order of their indices: by 128 scores (a byte each), then by lane, then by component. */
-typedef struct topkit_any_k_hits {
-    unsigned below, total; /* of the lanes below, of the warp */
-} topkit_any_k_hits;
+/* Narrows s->region, first to a bin of s->bracket, then from bin to bin. Called by the whole block after a sync; ends with a barrier. */
+TOPKIT_JOB_FN void topkit_any_k_narrow(topkit_group g, int room, float *stage, topkit_any_k_storage *s) {
+    const int k = s->wanted;
+    while (s->region.inside > (unsigned)room && !topkit_any_k_is_cut(s->region, k)) {
+        topkit_any_k_count(g, stage, s);
+        const bool missed = (unsigned)k <= s->above || (unsigned)k > s->from;
+        topkit_digit_found found = {0, 0, 0};
+        if (missed) topkit_digit_init(g, &s->refiner.digit);
+        else found = topkit_digit_find(g, &s->refiner.digit, (unsigned)k - s->above, true);
+        topkit_group_sync(g); /* all have read the counters */
+        if (g.thread == 0) topkit_any_k_advance(s, missed, found);
+        topkit_group_sync(g);
+    }
+}
 
-TOPKIT_JOB_FN topkit_any_k_hits topkit_any_k_hits_of(topkit_group g, unsigned mask) {
-    topkit_any_k_hits hits;
+/* What a warp needs to write or collect the hits of a tile. */
+typedef struct topkit_any_k_writer {
+    topkit_collector collector; /* its stage holds the tile, and behind it the list of hits */
+    topkit_sink_pairs sink;
+} topkit_any_k_writer;
+
+/* Tile n of tiles.count + 2, of which each lies behind the one before: the head, the body, the tail. `first` is the same in all lanes. */
+TOPKIT_JOB_FN void topkit_any_k_load(topkit_tiles tiles, int n, unsigned lane, topkit_tile *tile) {
+    const int body = tiles.count - (topkit_tiles_have_edge(tiles) ? 1 : 0);
+    if (n >= 1 && n <= body) {
+        topkit_tile_load(tiles, n - 1, lane, tile);
+    } else {
+        topkit_tile_load_edge(tiles, lane, tile);
+        tile->first = n == 0 ? 0 : tiles.head + tiles.vectors * 4 - 4;
+        if (n > body + 1 || lane != (n == 0 ? 0u : 1u)) tile->valid = 0;
+    }
+}
+
+/* How many bits of a tile's mask are set in each 128 scores, a byte each: in the lanes below, and (*total) in the warp. */
+TOPKIT_JOB_FN unsigned topkit_any_k_below(topkit_group g, unsigned mask, unsigned *total) {
     unsigned mine = 0;
 #pragma unroll
     for (int u = 0; u < 4; u++) mine |= (unsigned)__popc(mask >> (u * 4) & 0xfu) << (u * 8);
-    hits.below = topkit_warp_exclusive_sum(g, mine, &hits.total);
-    return hits;
+    return topkit_warp_exclusive_sum(g, mine, total);
 }
 
-TOPKIT_JOB_FN unsigned topkit_any_k_sum(topkit_any_k_hits hits) {
-    return (hits.total & 0xffu) + (hits.total >> 8 & 0xffu) + (hits.total >> 16 & 0xffu) + (hits.total >> 24);
-}
-
-/* Puts the scores of a tile whose bits are set in `better`, and of those in `equal` the ones before the limit. `a` better and `t` equal ones
- * have been seen in all tiles before. */
-TOPKIT_JOB_FN void topkit_any_k_put(topkit_group g, const topkit_tile *tile, unsigned better, topkit_any_k_hits hits,
-                                                        unsigned a, unsigned equal, topkit_any_k_hits ties, unsigned t, unsigned limit,
-                                                        topkit_sink_pairs sink) {
-#pragma unroll
+/* Sends the staged scores whose bit is set to slots `slot`, slot + 1, .. in the order of their indices. The list makes neighbouring lanes
+ * write neighbouring slots. */
+TOPKIT_JOB_FN void topkit_any_k_put(topkit_group g, topkit_any_k_writer w, int first, unsigned mask, int slot) {
+    unsigned total, seen = 0;
+    const unsigned below = topkit_any_k_below(g, mask, &total);
+    unsigned short *list = (unsigned short *)(w.collector.stage + TOPKIT_TILE); /* (TOPKIT_TILE) offsets of the hits in the tile */
+#pragma unroll 1 /* or 16 offsets would stay in registers */
     for (int u = 0; u < 4; u++) {
-        unsigned slot = a + (hits.below >> (u * 8) & 0xffu), tie = t + (ties.below >> (u * 8) & 0xffu);
+        unsigned place = seen + (below >> (u * 8) & 0xffu);
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            const float4 v = tile->v[u];
-            const unsigned bits = __float_as_uint(c == 0 ? v.x : c == 1 ? v.y : c == 2 ? v.z : v.w);
-            const bool is_better = better >> (u * 4 + c) & 1u, is_equal = equal >> (u * 4 + c) & 1u;
-            if (is_better || (is_equal && tie < limit))
-                topkit_sink_put(sink, (int)(slot + (tie < limit ? tie : limit)), tile->first + u * 128 + (int)topkit_lane(g) * 4 + c, bits);
-            slot += is_better ? 1u : 0u;
-            tie += is_equal ? 1u : 0u;
+            if (mask >> (u * 4 + c) & 1u) list[place++] = (unsigned short)(u * 128 + (int)topkit_lane(g) * 4 + c);
         }
-        a += hits.total >> (u * 8) & 0xffu;
-        t += ties.total >> (u * 8) & 0xffu;
+        seen += total >> (u * 8) & 0xffu;
     }
+    __syncwarp();
+    for (int j = (int)topkit_lane(g); j < (int)seen; j += TOPKIT_WARP) {
+        const int offset = list[j];
+        topkit_sink_put(w.sink, slot + j, first + offset, __float_as_uint(w.collector.stage[offset]));
+    }
+    __syncwarp(); /* stage and list may be written again */
 }
 
-TOPKIT_JOB_FN topkit_sink_pairs topkit_any_k_behind(topkit_sink_pairs sink, int slots) {
-    sink.indices += slots;
-    if (sink.values) sink.values += slots;
-    return sink;
-}
-
-/* [5] in any order: where it `emits`, what is above the region, `whole` regions with their members, goes to the sink; other members are
+/* [5] in any order: where it `emits`, what is above the region goes to the sink, a `whole` region's members too; other members are
  * collected. Ends with a barrier. */
-TOPKIT_JOB_FN void topkit_any_k_emit(topkit_group g, topkit_row row, topkit_any_k_keys region, bool emits, bool whole,
-                                                         topkit_sink_pairs sink, topkit_collector c, topkit_any_k_storage *s) {
-    const topkit_tiles tiles = topkit_row_tiles(row);
-    const topkit_gate low = topkit_gate_at(region.low, TOPKIT_INDEX_LIMIT), high = topkit_gate_at(region.high, 0);
-    const topkit_any_k_hits none = {0, 0};
+TOPKIT_JOB_FN void topkit_any_k_emit(topkit_group g, bool emits, bool whole, topkit_any_k_writer w, topkit_any_k_storage *s) {
+    const topkit_tiles tiles = topkit_row_tiles(s->row);
+    const topkit_gate low = topkit_gate_at(s->region.keys.low, TOPKIT_INDEX_LIMIT), high = topkit_gate_at(s->region.keys.high, 0);
     topkit_tile tile;
-    for (int n = (int)topkit_warp_rank(g); n < tiles.count; n += (int)topkit_warps(g)) {
-        topkit_tile_load(tiles, n, topkit_lane(g), &tile);
+    for (int n = (int)topkit_warp_rank(g); n < tiles.count + 2; n += (int)topkit_warps(g)) {
+        topkit_any_k_load(tiles, n, topkit_lane(g), &tile);
         const unsigned from = topkit_gate_mask<TOPKIT_ANY>(g, low, &tile);
         const unsigned above = whole ? from : topkit_gate_mask<TOPKIT_ANY>(g, high, &tile), members = from & ~above;
-        if (emits && __any_sync(TOPKIT_FULL_MASK, above != 0)) {
-            const topkit_any_k_hits hits = topkit_any_k_hits_of(g, above);
+        if (!__any_sync(TOPKIT_FULL_MASK, from != 0)) continue;
+        topkit_any_k_stage(g, &tile, w.collector.stage);
+        const unsigned hits = emits ? __reduce_add_sync(TOPKIT_FULL_MASK, (unsigned)__popc(above)) : 0u;
+        if (hits > 0) {
             unsigned slot = 0;
-            if (topkit_lane(g) == 0) slot = atomicAdd(&s->emitted, topkit_any_k_sum(hits));
-            slot = __shfl_sync(TOPKIT_FULL_MASK, slot, 0);
-            topkit_any_k_put(g, &tile, above, hits, slot, 0, none, 0, 0, sink);
+            if (topkit_lane(g) == 0) slot = atomicAdd(&s->emitted, hits);
+            topkit_any_k_put(g, w, tile.first, above, (int)__shfl_sync(TOPKIT_FULL_MASK, slot, 0));
         }
         if (__any_sync(TOPKIT_FULL_MASK, members != 0)) {
-#pragma unroll
-            for (int u = 0; u < 4; u++) ((float4 *)c.stage)[u * 32 + (int)topkit_lane(g)] = tile.v[u];
-            const bool fits = topkit_collect_staged(g, c, c.stage, tile.first, members);
+            const bool fits = topkit_collect_staged(g, w.collector, w.collector.stage, tile.first, members);
             TOPKIT_ASSERT(fits); /* they were counted */
             (void)fits;
         }
@@ -273,44 +287,69 @@ TOPKIT_JOB_FN void topkit_any_k_emit(topkit_group g, topkit_row row, topkit_any_
     topkit_group_sync(g);
 }
 
-/* Loads the n-th of tiles.count + 2 tiles of which each lies behind the one before: the head, the body, the tail. */
-TOPKIT_JOB_FN void topkit_any_k_load_in_order(topkit_tiles tiles, int n, unsigned lane, topkit_tile *tile) {
-    const int body = tiles.count - (topkit_tiles_have_edge(tiles) ? 1 : 0);
-    if (n >= 1 && n <= body) {
-        topkit_tile_load(tiles, n - 1, lane, tile);
-    } else {
-        topkit_tile_load_edge(tiles, lane, tile);
-        if (n > body + 1 || lane != (n == 0 ? 0u : 1u)) tile->valid = 0;
+/* The first `most` of the tile's scores whose bits are set. */
+TOPKIT_JOB_FN unsigned topkit_any_k_first(topkit_group g, unsigned mask, unsigned most) {
+    unsigned total, seen = 0, chosen = 0;
+    const unsigned below = topkit_any_k_below(g, mask, &total);
+#pragma unroll
+    for (int u = 0; u < 4; u++) {
+        unsigned place = seen + (below >> (u * 8) & 0xffu);
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const unsigned bit = mask & 1u << (u * 4 + c);
+            if (bit && place < most) chosen |= bit;
+            place += bit ? 1u : 0u;
+        }
+        seen += total >> (u * 8) & 0xffu;
     }
+    return chosen;
 }
 
-/* [5] in the order of indices: what the cut selects, of its ties the first. Ends with a barrier. */
-TOPKIT_JOB_FN void topkit_any_k_emit_in_order(topkit_group g, topkit_row row, int k, topkit_cut cut,
-                                                                  topkit_sink_pairs sink, topkit_any_k_storage *s) {
-    const topkit_tiles tiles = topkit_row_tiles(row);
+/* [5] in the order of indices: what the cut selects, of its ties the first. A round is a tile for each warp. Ends with a barrier. */
+TOPKIT_JOB_FN void topkit_any_k_emit_in_order(topkit_group g, topkit_cut cut, topkit_any_k_writer w, topkit_any_k_storage *s) {
+    const topkit_tiles tiles = topkit_row_tiles(s->row);
     const topkit_gate low = topkit_gate_at(cut.key, cut.bound), high = topkit_gate_at(cut.key, 0);
+    const bool limited = cut.ties != 0xffffffffu;
     const unsigned lane = topkit_lane(g), warp = topkit_warp_rank(g), warps = topkit_warps(g);
-    unsigned a = 0, t = 0, turn = 0; /* better and equal scores in all rounds before */
+    unsigned better = 0, equal = 0, turn = 0; /* scores in all rounds before: those that the cut selects, and its ties where they are counted */
     topkit_tile tile;
-    for (int first = 0; first < tiles.count + 2 && a + (t < cut.ties ? t : cut.ties) < (unsigned)k; first += (int)warps, turn ^= 1u) {
-        topkit_any_k_load_in_order(tiles, first + (int)warp, lane, &tile);
-        unsigned better = topkit_gate_mask<TOPKIT_LOWEST_INDEX>(g, low, &tile), equal = 0;
-        if (cut.ties != 0xffffffffu) {
-            equal = better;
-            better = topkit_gate_mask<TOPKIT_ANY>(g, high, &tile);
-            equal &= ~better;
-        }
-        const topkit_any_k_hits hits = topkit_any_k_hits_of(g, better), ties = topkit_any_k_hits_of(g, equal);
-        if (lane == 0) s->hits[turn][warp] = topkit_any_k_sum(hits) | topkit_any_k_sum(ties) << 16;
+    for (int n = (int)warp; n - (int)warp < tiles.count + 2 && better + (equal < cut.ties ? equal : cut.ties) < (unsigned)s->wanted; n += (int)warps) {
+        topkit_any_k_load(tiles, n, lane, &tile);
+        const unsigned from = topkit_gate_mask<TOPKIT_LOWEST_INDEX>(g, low, &tile);
+        unsigned mask = limited ? topkit_gate_mask<TOPKIT_ANY>(g, high, &tile) : from, ties = from & ~mask;
+        const unsigned sum = __reduce_add_sync(TOPKIT_FULL_MASK, (unsigned)__popc(mask) | (unsigned)__popc(ties) << 16);
+        if (lane == 0) s->hits[turn][warp] = sum;
+        topkit_any_k_stage(g, &tile, w.collector.stage);
         topkit_group_sync(g); /* the only one in a round: what the next round writes lies elsewhere */
         const unsigned sums = lane < warps ? s->hits[turn][lane] : 0u;
         const unsigned before = __reduce_add_sync(TOPKIT_FULL_MASK, lane < warp ? sums : 0u);
         const unsigned all = __reduce_add_sync(TOPKIT_FULL_MASK, sums);
-        topkit_any_k_put(g, &tile, better, hits, a + (before & 0xffffu), equal, ties, t + (before >> 16), cut.ties, sink);
-        a += all & 0xffffu;
-        t += all >> 16;
+        const unsigned seen = equal + (before >> 16), left = seen < cut.ties ? cut.ties - seen : 0u;
+        if (sum >> 16 > left) ties = topkit_any_k_first(g, ties, left);
+        mask |= ties;
+        if (__any_sync(TOPKIT_FULL_MASK, mask != 0))
+            topkit_any_k_put(g, w, tile.first, mask, (int)(better + (before & 0xffffu) + (seen < cut.ties ? seen : cut.ties)));
+        better += all & 0xffffu;
+        equal += all >> 16;
+        turn ^= 1u;
     }
     topkit_group_sync(g);
+}
+
+/* The row that was coming is the present one, and all of it undecided. One thread. */
+TOPKIT_JOB_FN void topkit_any_k_begin(topkit_any_k_storage *s, int k) {
+    const topkit_any_k_region everything = {{0u, 0xffffffffu}, 0u, (unsigned)s->coming.length};
+    s->row = s->coming;
+    s->wanted = s->row.length < k ? s->row.length : k;
+    s->region = everything;
+    s->missed = 0;
+}
+
+/* The slots behind those that are filled. */
+TOPKIT_JOB_FN topkit_sink_pairs topkit_any_k_behind(topkit_sink_pairs sink, int filled) {
+    sink.indices += filled;
+    if (sink.values) sink.values += filled;
+    return sink;
 }
 
 template <int TIES>
@@ -318,13 +357,11 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_sel
     TOPKIT_SHARED(memory);
     topkit_any_k_storage *s = (topkit_any_k_storage *)memory;
     float *sample = (float *)(memory + TOPKIT_ANY_K_HEADER); /* (TOPKIT_ROW_SAMPLE) the stages' memory while the row is read */
-    topkit_candidate *items = (topkit_candidate *)(sample + TOPKIT_ROW_SAMPLE); /* (capacity) */
-    const topkit_group block = topkit_group_block();
-    float *stage = sample + topkit_warp_rank(block) * TOPKIT_TILE;
-    const topkit_collector collector = {items, job.capacity, stage, &s->collected};
+    topkit_candidate *items = (topkit_candidate *)(sample + TOPKIT_ROW_THREADS / 32 * TOPKIT_ANY_K_OWN); /* (capacity) */
+    const topkit_group block = topkit_group_warps(0, TOPKIT_ROW_THREADS / 32, 0); /* all of it; a number that folds saves registers */
+    const topkit_collector collector = {items, job.capacity, sample + topkit_warp_rank(block) * TOPKIT_ANY_K_OWN, &s->collected};
     const int workers = (int)gridDim.x;
     const bool ordered = job.lengths && job.rows > workers; /* more rows than blocks: let the long ones come first */
-    const bool by_score = job.order == TOPKIT_ORDER_SCORE;
 
     topkit_refiner_init(block, &s->refiner);
     if (block.thread == 0) {
@@ -339,72 +376,54 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_sel
         if (block.thread == 0) topkit_order_publish(job.queue);
     }
 
-    int r = (int)blockIdx.x, turn = 0;
-    topkit_row_begin(block, job, r, &s->rows[0], sample);
+    int r = (int)blockIdx.x;
+    topkit_row_begin(block, job, r, &s->coming, sample);
     while (r < job.rows) {
-        /* [1] */
-        int claim = 0;
-        if (block.thread == 0) claim = topkit_queue_claim(job.queue, workers);
+        if (block.thread == 0) topkit_any_k_begin(s, job.k);
         topkit_copy_async_wait();
         topkit_group_sync(block);
 
-        const topkit_row row = s->rows[turn];
-        const int wanted = row.length < job.k ? row.length : job.k;
-        const bool copied = topkit_job_copies(job, row);
-        const topkit_sink_pairs sink = topkit_job_sink(job, r);
-        int admitted = 0, members = 0, settled = 0, missed = 0; /* settled: slots that [5] has filled, where [6] has to fill more */
-        if (!copied) {
-            topkit_any_k_region region = {{0u, 0xffffffffu}, 0u, (unsigned)row.length};
-            if (topkit_job_samples(job, row)) {
-                const int count = topkit_sample_count(topkit_job_sampling(job, row, r, TOPKIT_ROW_SAMPLE)); /* [2] */
-                const topkit_any_k_keys bracket = topkit_any_k_bracket(block, sample, count, wanted, row.length, &s->refiner.digit); /* [3] */
-                region = topkit_any_k_narrow(block, row, wanted, bracket, job.capacity, by_score, stage, s, &missed); /* [4] */
-            }
-            /* [5] */
-            const unsigned need = (unsigned)wanted - region.above;
-            const bool whole = region.inside == need, exact = whole || region.keys.low == region.keys.high;
-            if (by_score) {
-                const topkit_gate gate = topkit_gate_at(region.keys.low, TOPKIT_INDEX_LIMIT);
-                admitted = members = topkit_scan<TIES>(block, row, wanted, gate, TOPKIT_SHUFFLED, collector, &s->refiner);
-            } else if (job.order == TOPKIT_ORDER_INDEX || (exact && !whole && region.inside > (unsigned)job.capacity)) {
+        const topkit_any_k_writer writer = {collector, topkit_job_sink(job, r)};
+        if (!topkit_job_copies(job, s->row) && topkit_job_samples(job, s->row)) {
+            topkit_any_k_propose(block, sample, topkit_sample_count(topkit_job_sampling(job, s->row, r, TOPKIT_ROW_SAMPLE)), s); /* [3] */
+            topkit_any_k_narrow(block, job.capacity, collector.stage, s);                                                     /* [4] */
+        }
+        if (block.thread == 0) s->next = topkit_queue_claim(job.queue, workers); /* [1]: one warp waits for it, the others read on */
+        if (!topkit_job_copies(job, s->row)) { /* [5] */
+            const topkit_any_k_region region = s->region;
+            const bool whole = topkit_any_k_is_whole(region, s->wanted), cut_known = topkit_any_k_is_cut(region, s->wanted);
+            const bool in_order = job.order == TOPKIT_ORDER_INDEX || (cut_known && !whole && region.inside > (unsigned)job.capacity);
+            if (!in_order || !cut_known) topkit_any_k_emit(block, !in_order, whole, writer, s);
+            if (in_order) {
+                const unsigned need = (unsigned)s->wanted - region.above;
                 topkit_cut cut = topkit_cut_at(region.keys.low, TOPKIT_INDEX_LIMIT, whole ? 0xffffffffu : need);
-                if (!exact) {
-                    topkit_any_k_emit(block, row, region.keys, false, false, sink, collector, s);
-                    cut = topkit_refine_cut<TIES>(block, items, (int)region.inside, (int)need, &s->refiner);
-                }
-                topkit_any_k_emit_in_order(block, row, wanted, cut, sink, s);
-                admitted = (int)(region.above + (exact ? need : region.inside));
-            } else {
-                topkit_any_k_emit(block, row, region.keys, true, whole, sink, collector, s);
-                members = whole ? 0 : (int)region.inside;
-                settled = (int)region.above;
-                admitted = settled + (int)region.inside;
+                if (!cut_known) cut = topkit_refine_cut<TIES>(block, items, (int)region.inside, (int)need, &s->refiner);
+                topkit_any_k_emit_in_order(block, cut, writer, s);
             }
         }
+        const int held = topkit_collector_held(collector);
 
         /* [1] continued: the next row's sample travels while this row is finished. */
-        if (block.thread == 0) {
-            if (ordered && claim < job.rows) {
-                topkit_order_wait(job.queue);
-                claim = job.row_order[claim - workers];
-            }
-            s->next = claim;
+        if (block.thread == 0 && ordered && s->next < job.rows) {
+            topkit_order_wait(job.queue);
+            s->next = job.row_order[s->next - workers];
         }
         topkit_group_sync(block);
-        topkit_row_begin(block, job, s->next, &s->rows[turn ^ 1], sample);
+        topkit_row_begin(block, job, s->next, &s->coming, sample);
 
         /* [6] */
-        if (copied) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, sink);
-        else if (by_score) topkit_job_deliver<TIES>(block, job, r, row, items, members, &s->refiner);
-        else if (members > 0) topkit_refine<TIES>(block, items, members, wanted - settled, topkit_any_k_behind(sink, settled), &s->refiner);
+        const int filled = (int)s->region.above; /* slots, by [5], where members were collected */
+        if (topkit_job_copies(job, s->row))
+            topkit_sink_identity(block.thread, block.size, s->row.scores, s->row.length, job.k, writer.sink);
+        else if (held > 0 && job.order == TOPKIT_ORDER_NONE)
+            topkit_refine<TIES>(block, items, held, s->wanted - filled, topkit_any_k_behind(writer.sink, filled), &s->refiner);
+        topkit_group_sync(block); /* all have read what the next row changes */
         if (block.thread == 0) {
-            topkit_job_count(job, row, 1, admitted, missed, &s->collected);
+            topkit_job_count(job, s->row, 1, held > 0 ? filled + held : s->wanted, s->missed, &s->collected);
             topkit_collector_clear(collector);
             s->emitted = 0;
         }
         r = s->next;
-        turn ^= 1;
-        topkit_group_sync(block); /* the buffer is empty, and `next` may be written again */
     }
     if (block.thread == 0) topkit_queue_leave(job.queue, workers);
 }

@@ -15,9 +15,10 @@ enum {
     PIPELINED_CAPACITY = 5632,
     PIPELINED_SHARED = 232448,
     PIPELINED_MIN_LENGTH = 49152,
-    ANY_K_CAPACITY = 8192,       /* what a bin of a count holds, of rows of many million scores */
+    ANY_K_FIXED_SHARED = 57344,
+    ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
-    ANY_K_MAX_SORTED = 7680,     /* order by score: the buffer, less a tile's room */
+    ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
     QUEUE_BYTES = 16,
     SYSTEM_SHARED = 1024 /* of each resident block */
 };
@@ -31,14 +32,13 @@ static int row_least_capacity(int k) {
     return room > k + 512 ? room : k + 512;
 }
 
-/* The row kernel's blocks, which are those of any k too, with `capacity` candidates where so many fit, and no fewer than `least`. */
-static int plan_blocks(topkit_plan *p, int route, int capacity, int least, int rows, const topkit_device_facts *device) {
-    p->route = route;
+/* Blocks of the row kernel or of any k: `fixed` bytes and `capacity` candidates, where so many fit, but no fewer than `least`. */
+static int plan_blocks(topkit_plan *p, int fixed, int capacity, int least, int rows, const topkit_device_facts *device) {
     p->threads = ROW_THREADS;
-    const int fits = device->shared_per_block > ROW_FIXED_SHARED ? (device->shared_per_block - ROW_FIXED_SHARED) / 8 / 512 * 512 : 0;
-    p->capacity = at_most(capacity, fits); /* a smaller buffer is compacted, or narrowed for, more often: slower, never wrong */
+    const int fits = device->shared_per_block > fixed ? (device->shared_per_block - fixed) / 8 / 512 * 512 : 0;
+    p->capacity = at_most(capacity, fits); /* a smaller buffer is compacted, or counted for, more often: slower, never wrong */
     if (p->capacity < least) return TOPKIT_ERROR_DEVICE;
-    p->shared_bytes = ROW_FIXED_SHARED + p->capacity * 8;
+    p->shared_bytes = fixed + p->capacity * 8;
     const int resident =
         at_most(at_most(device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
     if (resident < 1) return TOPKIT_ERROR_DEVICE;
@@ -81,13 +81,13 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
         return TOPKIT_OK;
     }
     int status;
-    if (any_k) {
+    p.route = any_k ? TOPKIT_ROUTE_ANY_K : TOPKIT_ROUTE_ROW;
+    if (any_k && order != TOPKIT_ORDER_SCORE) {
         p.density = 32;
-        status = plan_blocks(&p, TOPKIT_ROUTE_ANY_K, ANY_K_CAPACITY,
-                             order == TOPKIT_ORDER_SCORE ? row_least_capacity(k) : ANY_K_LEAST_CAPACITY, rows, device);
-    } else {
+        status = plan_blocks(&p, ANY_K_FIXED_SHARED, ANY_K_CAPACITY, ANY_K_LEAST_CAPACITY, rows, device);
+    } else { /* any k by score: the row kernel too, with a larger buffer */
         const int capacity = 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY;
-        status = plan_blocks(&p, TOPKIT_ROUTE_ROW, capacity, row_least_capacity(k), rows, device);
+        status = plan_blocks(&p, ROW_FIXED_SHARED, capacity, row_least_capacity(k), rows, device);
     }
     if (status != TOPKIT_OK) return status;
     *plan = p;
