@@ -91,7 +91,7 @@ static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELI
               "plan.c");
 static_assert(TOPKIT_PIPELINED_THREADS == 928 && TOPKIT_PIPELINED_CAPACITY == 5632 && TOPKIT_ROW_THREADS == 512, "plan.c");
 static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
-static_assert(TOPKIT_ANY_K_HEADER + TOPKIT_ROW_THREADS / 32 * TOPKIT_ANY_K_OWN * sizeof(float) <= 57344, "plan.c");
+static_assert(TOPKIT_ANY_K_HEADER + TOPKIT_ROW_THREADS / 32 * TOPKIT_EMIT_STAGE * sizeof(float) <= 57344, "plan.c");
 
 static int launch_route(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
     const bool any = p->ties == TOPKIT_TIES_ANY;

@@ -3,38 +3,36 @@
  * What the other kernels collect, this one only counts: it first finds where the boundary lies, so closely that what is still undecided
  * fits a buffer, and then reads the row once more to write the answer. Rows come from the same queue as in 01, their samples too:
  *
- *     [1] claim      which row comes next                                              scheduler
- *     [2] sample     up to 8192 scores, fetched while the row before is finished       sampler
- *     [3] bracket    two keys of the sample, some sigma of its rank on either side     digit
- *     [4] count      read the row: how many lie above the bracket, and in which of its
- *                    1024 bins the k-th is. That bin is the region. Missed: the other
- *                    side of the bracket is the region. Again until it fits the buffer row, digit
- *     [5] emit       read the row: what is above the region goes straight to the sink,
- *                    its members to the buffer                                         sink, collector
- *     [6] refine     the members still needed go behind it                             refiner
+ *     [1] claim      which row comes next                                                    scheduler
+ *     [2] sample     up to 8192 scores, fetched while the row before is finished             sampler
+ *     [3] bracket    two keys of the sample, six sigma of the rank in it on either side      digit
+ *     [4] count      read the row: how many scores lie above the bracket, and in which of    row, digit
+ *                    its 1024 bins the k-th is: that bin is the region. (Missed: the region
+ *                    is that side of the bracket.) Again, until its members fit the buffer
+ *     [5] emit       read the row: what is above the region goes straight to the sink, its   select_emit, collector
+ *                    members to the buffer
+ *     [6] refine     those of the members that are still needed go behind it                 refiner
  *
- * A plateau of equal scores that no buffer holds, and any row that is wanted in the order of its indices, end otherwise: the boundary is
- * known to the index (from [4], or from the collected members), and [5] writes tile by tile in order, with the block's prefix sum of hits
- * as the slot. Of equal scores it then takes the first, which is right for both tie policies. Order by score has k that fit the buffer: the
- * gate found by [4] goes to a scan as in 01, and what it holds is sorted.
+ * In the order of indices the buffer's members only tell the exact cut; then [5] reads the row once more and writes it in order. So ends,
+ * without a buffer, a plateau of equal scores that no buffer holds: of them the first are taken, which both tie policies allow.
  *
- * Rows that fit the buffer skip [2] to [4]; rows of at most k scores are copied out.
+ * Rows that fit the buffer skip [2] to [4], and rows of at most k scores [6] as well. The order of scores is not this kernel's: the operator
+ * gives that to the row kernel, with a larger buffer.
  *
- *   k             1 .. TOPKIT_MAX_LENGTH; 7680 in the order of scores
- *   shared        40 KB and 8 bytes a candidate: 104 KB, two blocks a multiprocessor
+ *   k             1 .. TOPKIT_MAX_LENGTH
+ *   shared        56 KB and 8 bytes a candidate: 104 KB, two blocks a multiprocessor
  *   workspace     16 bytes + 4 a row, zeroed once
- *   reads         the row twice, and a 32nd of its 32-byte sectors' scores at most for the sample. Ordered by index: three times. At the
- *                 worst six: the bracket is missed, a digit at a time is left of 32 bits (4), the emission
- *   determinism   as everywhere: the set with lowest-index ties, the sequence when it is ordered
+ *   reads         the row twice (three times in the order of indices), plus one 32-byte sector in 512 bytes for the sample, or less. At the
+ *                 most six times: the bracket missed, 32 bits of keys in four digits, the output
+ *   determinism   the order of indices: the sequence, with lowest-index ties
  */
 #ifndef TOPKIT_10_ANY_K_SELECT_CUH
 #define TOPKIT_10_ANY_K_SELECT_CUH
 
 #include "01_row_select.cuh"
+#include "select_emit.cuh"
 
-#define TOPKIT_ANY_K_SIGMAS 6 /* of the rank in the sample, on either side: scores of one sampled vector may be alike */
-
-#define TOPKIT_ANY_K_OWN (TOPKIT_TILE + TOPKIT_TILE / 2) /* floats of a warp: its stage, and 16 bits for each score of it */
+#define TOPKIT_ANY_K_SIGMAS 6 /* on either side: with the four scores of a sampled vector all alike they are still three */
 
 /* Keys low .. high, both included. */
 typedef struct topkit_any_k_keys {
@@ -55,9 +53,9 @@ typedef struct topkit_any_k_storage {
     topkit_any_k_region region;
     topkit_any_k_keys bracket;
     int next, builds, missed;
-    unsigned above, from; /* scores above the bracket, and from its low key on: zero between counts */
-    unsigned emitted;     /* zero between rows */
-    unsigned hits[2][TOPKIT_ROW_THREADS / 32]; /* ordered emission: of each warp's tile, by turns */
+    unsigned above, from;  /* scores above the bracket, and from its low key on: zero between counts */
+    unsigned emitted;      /* zero between rows */
+    unsigned hits[2 * 32]; /* topkit_emit_cut's */
 } topkit_any_k_storage;
 
 #define TOPKIT_ANY_K_HEADER ((sizeof(topkit_any_k_storage) + 15) / 16 * 16)
@@ -89,8 +87,8 @@ TOPKIT_JOB_FN topkit_any_k_keys topkit_any_k_bin(topkit_any_k_keys range, unsign
 }
 
 /* Keys around the rank-th largest sample, a few samples wide. `range` holds all samples. Called by the whole block; ends with a barrier. */
-TOPKIT_JOB_FN topkit_any_k_keys topkit_any_k_quantile(topkit_group g, const float *sample, int count, int rank,
-                                                                         topkit_any_k_keys range, topkit_digit_storage *s) {
+TOPKIT_JOB_FN topkit_any_k_keys topkit_any_k_quantile(topkit_group g, const float *sample, int count, int rank, topkit_any_k_keys range,
+                                                      topkit_digit_storage *s) {
     unsigned inside = (unsigned)count;
     while (inside > 4 && range.low < range.high) {
         const unsigned shift = topkit_digit_shift(range.high - range.low);
@@ -132,14 +130,8 @@ TOPKIT_JOB_FN void topkit_any_k_propose(topkit_group g, const float *sample, int
     topkit_group_sync(g);
 }
 
-TOPKIT_JOB_FN void topkit_any_k_stage(topkit_group g, const topkit_tile *tile, float *stage) {
-#pragma unroll
-    for (int u = 0; u < 4; u++) ((float4 *)stage)[u * 32 + (int)topkit_lane(g)] = tile->v[u];
-}
-
 /* [4] Adds to s->above and s->from, and to the histogram the digits of what lies in the bracket. Ends with a barrier. */
-TOPKIT_JOB_FN void topkit_any_k_count(topkit_group g, float *stage,
-                                                          topkit_any_k_storage *s) {
+TOPKIT_JOB_FN void topkit_any_k_count(topkit_group g, float *stage, topkit_any_k_storage *s) {
     const topkit_tiles tiles = topkit_row_tiles(s->row);
     const topkit_any_k_keys bracket = s->bracket;
     const topkit_gate low = topkit_gate_at(bracket.low, TOPKIT_INDEX_LIMIT), high = topkit_gate_at(bracket.high, 0);
@@ -154,7 +146,7 @@ TOPKIT_JOB_FN void topkit_any_k_count(topkit_group g, float *stage,
         from += (unsigned)__popc(mask);
         mask &= ~over;
         if (!__any_sync(TOPKIT_FULL_MASK, mask != 0)) continue;
-        topkit_any_k_stage(g, &tile, stage); /* a lane reads back only what it wrote */
+        topkit_emit_stage(g, &tile, stage); /* a lane reads back only what it wrote */
         do {
             const bool has = mask != 0;
             const unsigned bit = has ? (unsigned)__ffs((int)mask) - 1 : 0u;
@@ -211,127 +203,29 @@ TOPKIT_JOB_FN void topkit_any_k_narrow(topkit_group g, int room, float *stage, t
     }
 }
 
-/* What a warp needs to write or collect the hits of a tile. */
-typedef struct topkit_any_k_writer {
-    topkit_collector collector; /* its stage holds the tile, and behind it the list of hits */
-    topkit_sink_pairs sink;
-} topkit_any_k_writer;
-
-/* Tile n of tiles.count + 2, of which each lies behind the one before: the head, the body, the tail. `first` is the same in all lanes. */
-TOPKIT_JOB_FN void topkit_any_k_load(topkit_tiles tiles, int n, unsigned lane, topkit_tile *tile) {
-    const int body = tiles.count - (topkit_tiles_have_edge(tiles) ? 1 : 0);
-    if (n >= 1 && n <= body) {
-        topkit_tile_load(tiles, n - 1, lane, tile);
-    } else {
-        topkit_tile_load_edge(tiles, lane, tile);
-        tile->first = n == 0 ? 0 : tiles.head + tiles.vectors * 4 - 4;
-        if (n > body + 1 || lane != (n == 0 ? 0u : 1u)) tile->valid = 0;
-    }
-}
-
-/* How many bits of a tile's mask are set in each 128 scores, a byte each: in the lanes below, and (*total) in the warp. */
-TOPKIT_JOB_FN unsigned topkit_any_k_below(topkit_group g, unsigned mask, unsigned *total) {
-    unsigned mine = 0;
-#pragma unroll
-    for (int u = 0; u < 4; u++) mine |= (unsigned)__popc(mask >> (u * 4) & 0xfu) << (u * 8);
-    return topkit_warp_exclusive_sum(g, mine, total);
-}
-
-/* Sends the staged scores whose bit is set to slots `slot`, slot + 1, .. in the order of their indices. The list makes neighbouring lanes
- * write neighbouring slots. */
-TOPKIT_JOB_FN void topkit_any_k_put(topkit_group g, topkit_any_k_writer w, int first, unsigned mask, int slot) {
-    unsigned total, seen = 0;
-    const unsigned below = topkit_any_k_below(g, mask, &total);
-    unsigned short *list = (unsigned short *)(w.collector.stage + TOPKIT_TILE); /* (TOPKIT_TILE) offsets of the hits in the tile */
-#pragma unroll 1 /* or 16 offsets would stay in registers */
-    for (int u = 0; u < 4; u++) {
-        unsigned place = seen + (below >> (u * 8) & 0xffu);
-#pragma unroll
-        for (int c = 0; c < 4; c++) {
-            if (mask >> (u * 4 + c) & 1u) list[place++] = (unsigned short)(u * 128 + (int)topkit_lane(g) * 4 + c);
-        }
-        seen += total >> (u * 8) & 0xffu;
-    }
-    __syncwarp();
-    for (int j = (int)topkit_lane(g); j < (int)seen; j += TOPKIT_WARP) {
-        const int offset = list[j];
-        topkit_sink_put(w.sink, slot + j, first + offset, __float_as_uint(w.collector.stage[offset]));
-    }
-    __syncwarp(); /* stage and list may be written again */
-}
-
 /* [5] in any order: where it `emits`, what is above the region goes to the sink, a `whole` region's members too; other members are
  * collected. Ends with a barrier. */
-TOPKIT_JOB_FN void topkit_any_k_emit(topkit_group g, bool emits, bool whole, topkit_any_k_writer w, topkit_any_k_storage *s) {
+TOPKIT_JOB_FN void topkit_any_k_emit(topkit_group g, bool emits, bool whole, topkit_collector c, topkit_emitter e, topkit_any_k_storage *s) {
     const topkit_tiles tiles = topkit_row_tiles(s->row);
     const topkit_gate low = topkit_gate_at(s->region.keys.low, TOPKIT_INDEX_LIMIT), high = topkit_gate_at(s->region.keys.high, 0);
     topkit_tile tile;
     for (int n = (int)topkit_warp_rank(g); n < tiles.count + 2; n += (int)topkit_warps(g)) {
-        topkit_any_k_load(tiles, n, topkit_lane(g), &tile);
+        topkit_emit_load(tiles, n, topkit_lane(g), &tile);
         const unsigned from = topkit_gate_mask<TOPKIT_ANY>(g, low, &tile);
         const unsigned above = whole ? from : topkit_gate_mask<TOPKIT_ANY>(g, high, &tile), members = from & ~above;
         if (!__any_sync(TOPKIT_FULL_MASK, from != 0)) continue;
-        topkit_any_k_stage(g, &tile, w.collector.stage);
+        topkit_emit_stage(g, &tile, e.stage);
         const unsigned hits = emits ? __reduce_add_sync(TOPKIT_FULL_MASK, (unsigned)__popc(above)) : 0u;
         if (hits > 0) {
             unsigned slot = 0;
             if (topkit_lane(g) == 0) slot = atomicAdd(&s->emitted, hits);
-            topkit_any_k_put(g, w, tile.first, above, (int)__shfl_sync(TOPKIT_FULL_MASK, slot, 0));
+            topkit_emit_tile(g, e, tile.first, above, (int)__shfl_sync(TOPKIT_FULL_MASK, slot, 0));
         }
         if (__any_sync(TOPKIT_FULL_MASK, members != 0)) {
-            const bool fits = topkit_collect_staged(g, w.collector, w.collector.stage, tile.first, members);
+            const bool fits = topkit_collect_staged(g, c, c.stage, tile.first, members);
             TOPKIT_ASSERT(fits); /* they were counted */
             (void)fits;
         }
-    }
-    topkit_group_sync(g);
-}
-
-/* The first `most` of the tile's scores whose bits are set. */
-TOPKIT_JOB_FN unsigned topkit_any_k_first(topkit_group g, unsigned mask, unsigned most) {
-    unsigned total, seen = 0, chosen = 0;
-    const unsigned below = topkit_any_k_below(g, mask, &total);
-#pragma unroll
-    for (int u = 0; u < 4; u++) {
-        unsigned place = seen + (below >> (u * 8) & 0xffu);
-#pragma unroll
-        for (int c = 0; c < 4; c++) {
-            const unsigned bit = mask & 1u << (u * 4 + c);
-            if (bit && place < most) chosen |= bit;
-            place += bit ? 1u : 0u;
-        }
-        seen += total >> (u * 8) & 0xffu;
-    }
-    return chosen;
-}
-
-/* [5] in the order of indices: what the cut selects, of its ties the first. A round is a tile for each warp. Ends with a barrier. */
-TOPKIT_JOB_FN void topkit_any_k_emit_in_order(topkit_group g, topkit_cut cut, topkit_any_k_writer w, topkit_any_k_storage *s) {
-    const topkit_tiles tiles = topkit_row_tiles(s->row);
-    const topkit_gate low = topkit_gate_at(cut.key, cut.bound), high = topkit_gate_at(cut.key, 0);
-    const bool limited = cut.ties != 0xffffffffu;
-    const unsigned lane = topkit_lane(g), warp = topkit_warp_rank(g), warps = topkit_warps(g);
-    unsigned better = 0, equal = 0, turn = 0; /* scores in all rounds before: those that the cut selects, and its ties where they are counted */
-    topkit_tile tile;
-    for (int n = (int)warp; n - (int)warp < tiles.count + 2 && better + (equal < cut.ties ? equal : cut.ties) < (unsigned)s->wanted; n += (int)warps) {
-        topkit_any_k_load(tiles, n, lane, &tile);
-        const unsigned from = topkit_gate_mask<TOPKIT_LOWEST_INDEX>(g, low, &tile);
-        unsigned mask = limited ? topkit_gate_mask<TOPKIT_ANY>(g, high, &tile) : from, ties = from & ~mask;
-        const unsigned sum = __reduce_add_sync(TOPKIT_FULL_MASK, (unsigned)__popc(mask) | (unsigned)__popc(ties) << 16);
-        if (lane == 0) s->hits[turn][warp] = sum;
-        topkit_any_k_stage(g, &tile, w.collector.stage);
-        topkit_group_sync(g); /* the only one in a round: what the next round writes lies elsewhere */
-        const unsigned sums = lane < warps ? s->hits[turn][lane] : 0u;
-        const unsigned before = __reduce_add_sync(TOPKIT_FULL_MASK, lane < warp ? sums : 0u);
-        const unsigned all = __reduce_add_sync(TOPKIT_FULL_MASK, sums);
-        const unsigned seen = equal + (before >> 16), left = seen < cut.ties ? cut.ties - seen : 0u;
-        if (sum >> 16 > left) ties = topkit_any_k_first(g, ties, left);
-        mask |= ties;
-        if (__any_sync(TOPKIT_FULL_MASK, mask != 0))
-            topkit_any_k_put(g, w, tile.first, mask, (int)(better + (before & 0xffffu) + (seen < cut.ties ? seen : cut.ties)));
-        better += all & 0xffffu;
-        equal += all >> 16;
-        turn ^= 1u;
     }
     topkit_group_sync(g);
 }
@@ -357,9 +251,9 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_sel
     TOPKIT_SHARED(memory);
     topkit_any_k_storage *s = (topkit_any_k_storage *)memory;
     float *sample = (float *)(memory + TOPKIT_ANY_K_HEADER); /* (TOPKIT_ROW_SAMPLE) the stages' memory while the row is read */
-    topkit_candidate *items = (topkit_candidate *)(sample + TOPKIT_ROW_THREADS / 32 * TOPKIT_ANY_K_OWN); /* (capacity) */
+    topkit_candidate *items = (topkit_candidate *)(sample + TOPKIT_ROW_THREADS / 32 * TOPKIT_EMIT_STAGE); /* (capacity) */
     const topkit_group block = topkit_group_warps(0, TOPKIT_ROW_THREADS / 32, 0); /* all of it; a number that folds saves registers */
-    const topkit_collector collector = {items, job.capacity, sample + topkit_warp_rank(block) * TOPKIT_ANY_K_OWN, &s->collected};
+    const topkit_collector collector = {items, job.capacity, sample + topkit_warp_rank(block) * TOPKIT_EMIT_STAGE, &s->collected};
     const int workers = (int)gridDim.x;
     const bool ordered = job.lengths && job.rows > workers; /* more rows than blocks: let the long ones come first */
 
@@ -383,23 +277,23 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_sel
         topkit_copy_async_wait();
         topkit_group_sync(block);
 
-        const topkit_any_k_writer writer = {collector, topkit_job_sink(job, r)};
-        if (!topkit_job_copies(job, s->row) && topkit_job_samples(job, s->row)) {
+        const topkit_emitter emitter = {collector.stage, topkit_job_sink(job, r)};
+        if (topkit_job_samples(job, s->row)) {
             topkit_any_k_propose(block, sample, topkit_sample_count(topkit_job_sampling(job, s->row, r, TOPKIT_ROW_SAMPLE)), s); /* [3] */
-            topkit_any_k_narrow(block, job.capacity, collector.stage, s);                                                     /* [4] */
+            topkit_any_k_narrow(block, job.capacity, collector.stage, s);                                                        /* [4] */
         }
         if (block.thread == 0) s->next = topkit_queue_claim(job.queue, workers); /* [1]: one warp waits for it, the others read on */
-        if (!topkit_job_copies(job, s->row)) { /* [5] */
-            const topkit_any_k_region region = s->region;
-            const bool whole = topkit_any_k_is_whole(region, s->wanted), cut_known = topkit_any_k_is_cut(region, s->wanted);
-            const bool in_order = job.order == TOPKIT_ORDER_INDEX || (cut_known && !whole && region.inside > (unsigned)job.capacity);
-            if (!in_order || !cut_known) topkit_any_k_emit(block, !in_order, whole, writer, s);
-            if (in_order) {
-                const unsigned need = (unsigned)s->wanted - region.above;
-                topkit_cut cut = topkit_cut_at(region.keys.low, TOPKIT_INDEX_LIMIT, whole ? 0xffffffffu : need);
-                if (!cut_known) cut = topkit_refine_cut<TIES>(block, items, (int)region.inside, (int)need, &s->refiner);
-                topkit_any_k_emit_in_order(block, cut, writer, s);
-            }
+
+        /* [5] */
+        const topkit_any_k_region region = s->region;
+        const bool whole = topkit_any_k_is_whole(region, s->wanted), cut_known = topkit_any_k_is_cut(region, s->wanted);
+        const bool in_order = job.order == TOPKIT_ORDER_INDEX || (cut_known && !whole && region.inside > (unsigned)job.capacity);
+        if (!in_order || !cut_known) topkit_any_k_emit(block, !in_order, whole, collector, emitter, s);
+        if (in_order) {
+            const unsigned need = (unsigned)s->wanted - region.above;
+            topkit_cut cut = topkit_cut_at(region.keys.low, TOPKIT_INDEX_LIMIT, whole ? 0xffffffffu : need);
+            if (!cut_known) cut = topkit_refine_cut<TIES>(block, items, (int)region.inside, (int)need, &s->refiner);
+            topkit_emit_cut(block, s->row, s->wanted, cut, emitter, s->hits);
         }
         const int held = topkit_collector_held(collector);
 
@@ -413,10 +307,9 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_sel
 
         /* [6] */
         const int filled = (int)s->region.above; /* slots, by [5], where members were collected */
-        if (topkit_job_copies(job, s->row))
-            topkit_sink_identity(block.thread, block.size, s->row.scores, s->row.length, job.k, writer.sink);
-        else if (held > 0 && job.order == TOPKIT_ORDER_NONE)
-            topkit_refine<TIES>(block, items, held, s->wanted - filled, topkit_any_k_behind(writer.sink, filled), &s->refiner);
+        if (held > 0 && job.order == TOPKIT_ORDER_NONE)
+            topkit_refine<TIES>(block, items, held, s->wanted - filled, topkit_any_k_behind(emitter.sink, filled), &s->refiner);
+        topkit_sink_pad_all(block.thread, block.size, s->wanted, job.k, emitter.sink);
         topkit_group_sync(block); /* all have read what the next row changes */
         if (block.thread == 0) {
             topkit_job_count(job, s->row, 1, held > 0 ? filled + held : s->wanted, s->missed, &s->collected);
