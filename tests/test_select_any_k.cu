@@ -85,7 +85,7 @@ TEST_CASE("A sample that misses the boundary changes nothing but the speed") {
         stats.fill(0);
         for (int phase = 0; phase < 32; phase++) {
             t.m.fill([=](int r, int i) {
-                if (i / 4 % 32 == phase) return best ? 1e30f : -1e30f;
+                if (i / 4 % 32 == phase) return (best ? 1e30f : -1e30f) * (1.0f + (float)(hashed(r, i) & 0xff));
                 return bits_float(0x3f800000u + (uint32_t)permuted(n, r, i) % 5000u);
             });
             t.rewrite(nullptr);
@@ -102,6 +102,38 @@ TEST_CASE("A sample that misses the boundary changes nothing but the speed") {
         REQUIRE(sum[0].admitted >= 32ull * (unsigned long long)(n / 2));
         REQUIRE(sum[0].recoveries >= 1);
         REQUIRE(sum[0].recoveries < 32);
+    }
+}
+
+/* Now the sample of that phase sees nothing but a plateau, and the boundary lies close above or below it, among scores that the buffer
+ * holds: k up to the last of them and into the plateau. */
+TEST_CASE("A sample of a plateau beside the boundary") {
+    const int n = test_size(262144, 24576), others = 5600;
+    for (bool better : {true, false}) {
+        guarded stats(sizeof(topkit_select_stats));
+        trial t(matrix_of(1, n, [](int, int) { return 0.0f; }));
+        stats.fill(0);
+        for (int phase = 0; phase < 32; phase++) {
+            int count = 0;
+            t.m.fill([&](int r, int i) {
+                if (i / 4 % 32 == phase || permuted(n, r, i) >= others) return 1.0f;
+                count++;
+                return better ? 2.0f + (float)permuted(n, r, i) : 0.5f - (float)permuted(n, r, i);
+            });
+            t.rewrite(nullptr);
+            for (int off : {-1, 0, 1}) {
+                const int order = off + 1 == phase % 3 ? TOPKIT_ORDER_INDEX : TOPKIT_ORDER_NONE;
+                REQUIRE(t.prepare((better ? count : n - count) + off, {TOPKIT_ROUTE_ANY_K, phase & 1, order}));
+                t.now.stats = (topkit_select_stats *)stats.data;
+                REQUIRE(topkit_select(&t.now, nullptr) == TOPKIT_OK);
+                settle(nullptr);
+                t.verify();
+            }
+        }
+        std::vector<topkit_select_stats> sum;
+        REQUIRE(stats.read(&sum));
+        REQUIRE(sum[0].rows == 96);
+        REQUIRE(sum[0].recoveries >= 1);
     }
 }
 
