@@ -65,9 +65,7 @@ typedef struct topkit_any_k_storage {
 TOPKIT_JOB_FN void topkit_any_k_tally(topkit_group g, bool has, unsigned bin, topkit_digit_storage *s) {
     unsigned left = __ballot_sync(TOPKIT_FULL_MASK, has);
     TOPKIT_ASSERT(!has || bin < TOPKIT_DIGIT_BINS);
-#pragma unroll
-    for (int peel = 0; peel < 2; peel++) {
-        if (__popc(left) <= 4) break;
+    for (int peel = 0; peel < 2 && __popc(left) > 4; peel++) {
         const int leader = __ffs((int)left) - 1;
         const unsigned theirs = __shfl_sync(TOPKIT_FULL_MASK, bin, leader);
         const unsigned same = __ballot_sync(TOPKIT_FULL_MASK, has && bin == theirs);
