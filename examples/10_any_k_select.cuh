@@ -16,8 +16,8 @@
  * In the order of indices the buffer's members only tell the exact cut; then [5] reads the row once more and writes it in order. So ends,
  * without a buffer, a plateau of equal scores that no buffer holds: of them the first are taken, which both tie policies allow.
  *
- * Rows that fit the buffer skip [2] to [4], and rows of at most k scores [6] as well. The order of scores is not this kernel's: the operator
- * gives that to the row kernel, with a larger buffer.
+ * Rows that fit the buffer skip [2] to [4], and rows of at most k scores [6] as well. The order of scores is not for this kernel: the
+ * operator gives that to the row kernel, with a larger buffer.
  *
  *   k             1 .. TOPKIT_MAX_LENGTH
  *   shared        56 KB and 8 bytes a candidate: 104 KB, two blocks a multiprocessor
@@ -39,7 +39,7 @@ typedef struct topkit_any_k_keys {
     unsigned low, high;
 } topkit_any_k_keys;
 
-/* What is still undecided: `above` scores are better than the region, all of them selected, and so are k - above of its `inside` members. */
+/* What is still undecided: `above` scores are better than the region and all selected, and so are k - above of its `inside` members. */
 typedef struct topkit_any_k_region {
     topkit_any_k_keys keys;
     unsigned above, inside;
@@ -203,7 +203,8 @@ TOPKIT_JOB_FN void topkit_any_k_narrow(topkit_group g, int room, float *stage, t
 
 /* [5] in any order: where it `emits`, what is above the region goes to the sink, a `whole` region's members too; other members are
  * collected. Ends with a barrier. */
-TOPKIT_JOB_FN void topkit_any_k_emit(topkit_group g, bool emits, bool whole, topkit_collector c, topkit_emitter e, topkit_any_k_storage *s) {
+TOPKIT_JOB_FN void topkit_any_k_emit(topkit_group g, bool emits, bool whole, topkit_collector c, topkit_emitter e,
+                                     topkit_any_k_storage *s) {
     const topkit_tiles tiles = topkit_row_tiles(s->row);
     const topkit_gate low = topkit_gate_at(s->region.keys.low, TOPKIT_INDEX_LIMIT), high = topkit_gate_at(s->region.keys.high, 0);
     topkit_tile tile;

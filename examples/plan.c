@@ -39,8 +39,8 @@ static int plan_blocks(topkit_plan *p, int fixed, int capacity, int least, int r
     p->capacity = at_most(capacity, fits); /* a smaller buffer is compacted, or counted for, more often: slower, never wrong */
     if (p->capacity < least) return TOPKIT_ERROR_DEVICE;
     p->shared_bytes = fixed + p->capacity * 8;
-    const int resident =
-        at_most(at_most(device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
+    const int resident = at_most(at_most(device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED), device->threads_per_sm / ROW_THREADS),
+                                 ROW_BLOCKS_PER_SM);
     if (resident < 1) return TOPKIT_ERROR_DEVICE;
     p->blocks = at_most(rows, device->sm_count * resident);
     return TOPKIT_OK;
