@@ -166,7 +166,8 @@ TOPKIT_JOB_FN void topkit_any_k_count(topkit_group g, float *stage, topkit_any_k
 TOPKIT_JOB_FN bool topkit_any_k_is_whole(topkit_any_k_region r, int k) { return r.above + r.inside == (unsigned)k; }
 TOPKIT_JOB_FN bool topkit_any_k_is_cut(topkit_any_k_region r, int k) { return topkit_any_k_is_whole(r, k) || r.keys.low == r.keys.high; }
 
-/* The region after a count of s->bracket, from which no fewer than k scores lie unless it was `missed`. One thread. */
+/* The region after a count of s->bracket. Only the first bracket, which was a guess, can be missed: all later ones are the region itself.
+ * One thread. */
 TOPKIT_JOB_FN void topkit_any_k_advance(topkit_any_k_storage *s, bool missed, topkit_digit_found found) {
     topkit_any_k_region *r = &s->region;
     if (!missed) {
@@ -175,11 +176,11 @@ TOPKIT_JOB_FN void topkit_any_k_advance(topkit_any_k_storage *s, bool missed, to
         r->inside = found.inside;
     } else if ((unsigned)s->wanted <= s->above) {
         r->keys.low = s->bracket.high + 1;
-        r->inside = s->above - r->above;
+        r->inside = s->above;
     } else {
         r->keys.high = s->bracket.low - 1;
-        r->inside -= s->from - r->above;
         r->above = s->from;
+        r->inside -= s->from;
     }
     s->missed |= missed;
     s->bracket = r->keys;

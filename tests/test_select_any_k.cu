@@ -105,18 +105,21 @@ TEST_CASE("A sample that misses the boundary changes nothing but the speed") {
     }
 }
 
-/* Now the sample of that phase sees nothing but a plateau, and the boundary lies close above or below it, among scores that the buffer
- * holds: k up to the last of them and into the plateau. */
+/* Now the sample of that phase sees nothing but a plateau, or a narrow band, and the boundary lies close above or below it, among scores
+ * that the buffer holds or nearly holds: k up to the last of them and into the band. */
 TEST_CASE("A sample of a plateau beside the boundary") {
     const int n = test_size(262144, 24576), others = 5600;
-    for (bool better : {true, false}) {
+    for (int kind = 0; kind < 4; kind++) {
+        const bool better = kind & 1;
+        const uint32_t band = kind & 2 ? 1023 : 0;
         guarded stats(sizeof(topkit_select_stats));
         trial t(matrix_of(1, n, [](int, int) { return 0.0f; }));
+        INFO("better " << better << ", band " << band);
         stats.fill(0);
         for (int phase = 0; phase < 32; phase++) {
             int count = 0;
             t.m.fill([&](int r, int i) {
-                if (i / 4 % 32 == phase || permuted(n, r, i) >= others) return 1.0f;
+                if (i / 4 % 32 == phase || permuted(n, r, i) >= others) return bits_float(0x3f800000u + ((uint32_t)hashed(r, i) & band));
                 count++;
                 return better ? 2.0f + (float)permuted(n, r, i) : 0.5f - (float)permuted(n, r, i);
             });
