@@ -6,7 +6,7 @@
  *   --warmup N           launches before them (10)      --budget-seconds S   stop in good order after S seconds
  *   --json FILE          results, rewritten after each group of cases
  *   --commit STR         is noted in the results
- *   --kernel topkit|cub  what is measured; --route auto|row|pipelined|split|direct, --ties any|lowest, --order none|index|score
+ *   --kernel topkit|cub  what is measured; --route auto|row|pipelined|split|direct|any-k, --ties any|lowest, --order none|index|score
  *   --rows N --columns N --input NAME     the shape of `one`; a filter for the other suites
  *   --k N --lengths full|causal|mixed     K of all suites (2048); lengths of `one` (causal)
  *   --capture FILE.npy [--capture-lengths FILE.npy]     captured rows of scores, the input `capture`
@@ -91,7 +91,7 @@ static int read_option(options *o, const char *name, const char *value)
 
 static int read_command_line(options *o, int argc, char **argv)
 {
-    static const char *const routes[] = {"auto", "row", "pipelined", "split", "direct", NULL};
+    static const char *const routes[] = {"auto", "row", "pipelined", "split", "direct", "any-k", NULL};
     static const char *const ties[] = {"any", "lowest", NULL};
     static const char *const orders[] = {"none", "index", "score", NULL};
     *o = (options){.shape = {.k = 2048, .input = -1, .lengths = BENCH_CAUSAL}, .run = {.rounds = 50, .warm_up = 10}, .kernel = "topkit",

@@ -108,8 +108,8 @@ void bench_add_traces(bench_result *results, int *count)
 
 static const char *route_name(int route)
 {
-    static const char *const names[] = {"none", "row", "pipelined", "split", "direct"};
-    return route >= 0 && route <= TOPKIT_ROUTE_DIRECT ? names[route] : "unknown";
+    static const char *const names[] = {"none", "row", "pipelined", "split", "direct", "any-k"};
+    return route >= 0 && route <= TOPKIT_ROUTE_ANY_K ? names[route] : "unknown";
 }
 
 /* The route that the plan gives to a case; a trace may have several and is named by its first call. */

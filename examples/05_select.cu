@@ -6,6 +6,7 @@
 #include "02_pipelined_select.cuh"
 #include "03_split_select.cuh"
 #include "04_direct_select.cuh"
+#include "10_any_k_select.cuh"
 #include "plan.h"
 #include "select.h"
 
@@ -116,10 +117,16 @@ static_assert(TOPKIT_PIPELINED_THREADS == 928 && TOPKIT_PIPELINED_CAPACITY == 56
 static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
 static_assert(TOPKIT_SPLIT_THREADS == 512 && TOPKIT_SPLIT_HEADER <= 8192, "plan.c");
 static_assert(TOPKIT_DIRECT_THREADS == 768 && TOPKIT_DIRECT_HEADER + TOPKIT_DIRECT_SAMPLE * sizeof(float) <= 16384, "plan.c");
+static_assert(TOPKIT_ANY_K_HEADER + TOPKIT_ROW_THREADS / 32 * TOPKIT_EMIT_STAGE * sizeof(float) <= 57344, "plan.c");
 
 static int launch_route(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
     const bool any = p->ties == TOPKIT_TIES_ANY;
     switch (plan->route) {
+        case TOPKIT_ROUTE_ANY_K: /* by score the row kernel serves, with the buffer that this plan gives it */
+            if (p->order != TOPKIT_ORDER_SCORE)
+                return launch(any ? topkit_any_k_select_kernel<TOPKIT_ANY> : topkit_any_k_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan,
+                              stream);
+            return launch(any ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
         case TOPKIT_ROUTE_ROW:
             return launch(any ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
         case TOPKIT_ROUTE_PIPELINED:

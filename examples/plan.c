@@ -28,6 +28,10 @@ enum {
     TILE = 512,
     HEADER_BYTES = 1024, /* of every workspace: the queue, and tickets of split rows. No route may leave anything else there */
     HEADER_TICKETS = 252,
+    ANY_K_FIXED_SHARED = 57344,
+    ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
+    ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
+    ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
     SYSTEM_SHARED = 1024 /* of each resident block */
 };
 
@@ -56,20 +60,30 @@ static int plan_pipelined(const topkit_device_facts *device, int rows, int k, to
     return TOPKIT_OK;
 }
 
-static int row_capacity(int k) { return 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY; }
-
-static int plan_row(const topkit_device_facts *device, int rows, int k, topkit_plan *p) {
+/* Blocks of the row kernel or of any k: `fixed` bytes and `capacity` candidates, where so many fit, but no fewer than `least`. */
+static int plan_blocks(const topkit_device_facts *device, int rows, int fixed, int capacity, int least, topkit_plan *p) {
     p->threads = ROW_THREADS;
-    p->capacity = row_capacity(k);
-    const int fits = device->shared_per_block > ROW_FIXED_SHARED ? (device->shared_per_block - ROW_FIXED_SHARED) / 8 / 512 * 512 : 0;
-    if (p->capacity > fits) p->capacity = fits; /* a smaller buffer is compacted more often: slower, never wrong */
-    if (p->capacity < row_least_capacity(k)) return TOPKIT_ERROR_DEVICE;
-    p->shared_bytes = ROW_FIXED_SHARED + p->capacity * 8;
+    const int fits = device->shared_per_block > fixed ? (device->shared_per_block - fixed) / 8 / 512 * 512 : 0;
+    p->capacity = at_most(capacity, fits); /* a smaller buffer is compacted, or counted for, more often: slower, never wrong */
+    if (p->capacity < least) return TOPKIT_ERROR_DEVICE;
+    p->shared_bytes = fixed + p->capacity * 8;
     int resident = device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED);
     resident = at_most(at_most(resident, device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
     if (resident < 1) return TOPKIT_ERROR_DEVICE;
     p->blocks = at_most(rows, device->sm_count * resident);
     return TOPKIT_OK;
+}
+
+static int row_capacity(int k) { return 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY; }
+
+/* Any k by score too, whose rows the row kernel serves with a larger buffer. */
+static int plan_row(const topkit_device_facts *device, int rows, int k, topkit_plan *p) {
+    return plan_blocks(device, rows, ROW_FIXED_SHARED, row_capacity(k), row_least_capacity(k), p);
+}
+
+static int plan_any_k(const topkit_device_facts *device, int rows, topkit_plan *p) {
+    p->density = 32;
+    return plan_blocks(device, rows, ANY_K_FIXED_SHARED, ANY_K_CAPACITY, ANY_K_LEAST_CAPACITY, p);
 }
 
 /* As many blocks a row as fill the machine, one a multiprocessor, each with enough to do: first those of a cluster, then more clusters. */
@@ -129,14 +143,17 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     topkit_plan p = {0};
     if (!device || !plan) return TOPKIT_ERROR_POINTER;
     if (rows < 0 || rows > TOPKIT_MAX_ROWS || max_length < 0 || max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
-    if (k < 0 || k > ROW_MAX_K) return TOPKIT_ERROR_K;
+    if (k < 0 || k > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_K;
     if (order < TOPKIT_ORDER_NONE || order > TOPKIT_ORDER_SCORE) return TOPKIT_ERROR_OPTION;
-    if (route < TOPKIT_ROUTE_AUTO || route > TOPKIT_ROUTE_DIRECT) return TOPKIT_ERROR_OPTION;
+    if (route < TOPKIT_ROUTE_AUTO || route > TOPKIT_ROUTE_ANY_K) return TOPKIT_ERROR_OPTION;
+    const bool any_k = route == TOPKIT_ROUTE_ANY_K || (route == TOPKIT_ROUTE_AUTO && k > ROW_MAX_K);
+    if (any_k ? order == TOPKIT_ORDER_SCORE && k > ANY_K_MAX_SORTED : k > ROW_MAX_K) return TOPKIT_ERROR_K;
     if (rows == 0 || k == 0) {
         *plan = p;
         return TOPKIT_OK;
     }
     if (device->arch < 80 || device->sm_count < 1) return TOPKIT_ERROR_DEVICE;
+    if (any_k) route = TOPKIT_ROUTE_ANY_K;
     if (route == TOPKIT_ROUTE_AUTO)
         route = can_pipeline(k, device) && max_length >= PIPELINED_MIN_LENGTH && rows > 2 * device->sm_count ? TOPKIT_ROUTE_PIPELINED
                                                                                                             : TOPKIT_ROUTE_ROW;
@@ -151,6 +168,7 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
         case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, k, &p); break;
         case TOPKIT_ROUTE_SPLIT: status = plan_split(device, rows, max_length, k, &p); break;
         case TOPKIT_ROUTE_DIRECT: status = plan_direct(device, rows, max_length, k, &p); break;
+        case TOPKIT_ROUTE_ANY_K: status = order == TOPKIT_ORDER_SCORE ? plan_row(device, rows, k, &p) : plan_any_k(device, rows, &p); break;
         default: status = plan_row(device, rows, k, &p); break;
     }
     if (status == TOPKIT_OK) *plan = p;
@@ -162,7 +180,7 @@ const char *topkit_status_text(int status) {
         case TOPKIT_OK: return "success";
         case TOPKIT_ERROR_POINTER: return "a required pointer is null or not aligned to its elements";
         case TOPKIT_ERROR_SHAPE: return "rows or max_length is negative or above TOPKIT_MAX_ROWS or TOPKIT_MAX_LENGTH";
-        case TOPKIT_ERROR_K: return "k is negative or above 4096, the most that the routes of this version support";
+        case TOPKIT_ERROR_K: return "k is negative or above what the route supports in this order";
         case TOPKIT_ERROR_STRIDE: return "row_stride is negative, index_stride or value_stride is below k, or column_stride is not 1";
         case TOPKIT_ERROR_SCORE_TYPE: return "this build does not read scores of that type";
         case TOPKIT_ERROR_OPTION: return "ties, order or route is not one of the supported values, or the route does not take rows so long";

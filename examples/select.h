@@ -25,7 +25,7 @@ typedef enum topkit_status {
     TOPKIT_OK = 0,
     TOPKIT_ERROR_POINTER = 1,    /* a required pointer is null, or not aligned to its elements */
     TOPKIT_ERROR_SHAPE = 2,      /* rows or max_length negative, or above TOPKIT_MAX_ROWS or TOPKIT_MAX_LENGTH */
-    TOPKIT_ERROR_K = 3,          /* k negative, or above what the route supports */
+    TOPKIT_ERROR_K = 3,          /* k negative, or above what the route supports in this order */
     TOPKIT_ERROR_STRIDE = 4,     /* row_stride negative, index_stride or value_stride below k, column_stride other than 1 */
     TOPKIT_ERROR_SCORE_TYPE = 5, /* a score type that this build does not read */
     TOPKIT_ERROR_OPTION = 6,     /* ties, order or route is not one of the listed values */
@@ -37,7 +37,8 @@ typedef enum topkit_status {
 enum { TOPKIT_SCORE_F32 = 0, TOPKIT_SCORE_BF16 = 1, TOPKIT_SCORE_F16 = 2 };                   /* score_type; only F32 is read so far */
 enum { TOPKIT_TIES_ANY = 0, TOPKIT_TIES_LOWEST_INDEX = 1 };                                   /* ties */
 enum { TOPKIT_ORDER_NONE = 0, TOPKIT_ORDER_INDEX = 1, TOPKIT_ORDER_SCORE = 2 };               /* order */
-enum { TOPKIT_ROUTE_AUTO = 0, TOPKIT_ROUTE_ROW = 1, TOPKIT_ROUTE_PIPELINED = 2, TOPKIT_ROUTE_SPLIT = 3, TOPKIT_ROUTE_DIRECT = 4 };
+enum { TOPKIT_ROUTE_AUTO = 0, TOPKIT_ROUTE_ROW = 1, TOPKIT_ROUTE_PIPELINED = 2, TOPKIT_ROUTE_SPLIT = 3, TOPKIT_ROUTE_DIRECT = 4,
+       TOPKIT_ROUTE_ANY_K = 5 };
 
 #define TOPKIT_MAX_LENGTH 2147418112 /* 2^31 - 2^16: room for a tile's overshoot in 32-bit index arithmetic */
 #define TOPKIT_MAX_ROWS 2147418112   /* likewise: every block claims one row too many */

@@ -7,8 +7,8 @@
  *
  * Around each launch: outputs hold 0x7f7f7f7f before it, guard words stand around outputs and workspace, the workspace is zeroed when it
  * is allocated and never again, and the matrix ends with its allocation. A route that topkit_make_plan refuses (not in this build, not
- * for this k, not on this device) is passed over; AUTO and ROW must always do. On the executor each launch takes the next schedule in
- * turn and only some of the combinations are run: a failure says which.
+ * for this k, not on this device) is passed over; AUTO must always do, ROW up to k = 4096, and so must AUTO where the order is by score. On
+ * the executor each launch takes the next schedule in turn and only some of the combinations are run: a failure says which.
  */
 #ifndef TOPKIT_TESTS_SELECT_CASE_H
 #define TOPKIT_TESTS_SELECT_CASE_H
@@ -98,7 +98,8 @@ struct mode {
     int route, ties, order;
 };
 
-static const int ROUTES[] = {TOPKIT_ROUTE_AUTO, TOPKIT_ROUTE_ROW, TOPKIT_ROUTE_PIPELINED, TOPKIT_ROUTE_SPLIT, TOPKIT_ROUTE_DIRECT};
+static const int ROUTES[] = {TOPKIT_ROUTE_AUTO,  TOPKIT_ROUTE_ROW,    TOPKIT_ROUTE_PIPELINED,
+                             TOPKIT_ROUTE_SPLIT, TOPKIT_ROUTE_DIRECT, TOPKIT_ROUTE_ANY_K};
 
 static inline topkit_device_facts device_facts_here(void) {
     topkit_device_facts f = {};
@@ -194,7 +195,8 @@ struct trial {
         now = params(k, how);
         const int status = topkit_select_workspace(&now, &need);
         const bool refused = status == TOPKIT_ERROR_OPTION || status == TOPKIT_ERROR_K || status == TOPKIT_ERROR_DEVICE;
-        if (refused && how.route > TOPKIT_ROUTE_ROW) return false;
+        const bool may_refuse = k > 4096 && (how.route == TOPKIT_ROUTE_ROW || how.order == TOPKIT_ORDER_SCORE);
+        if (refused && (how.route > TOPKIT_ROUTE_ROW || may_refuse)) return false;
         REQUIRE(status == TOPKIT_OK);
         const long long is = index_stride ? index_stride : k, vs = value_stride ? value_stride : k;
         provide(&indices, m.rows && k ? (size_t)((m.rows - 1) * is + k) * 4 : 0);

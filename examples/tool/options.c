@@ -24,7 +24,7 @@ const char options_help[] =
     "  --values V.npy     write the selected scores, float32, rows x K, -inf behind the results\n"
     "  --ties T           equal scores at the boundary: any (default) or lowest index\n"
     "  --order O          of each row's results: none (default), index or score\n"
-    "  --route R          auto (default), row or pipelined\n"
+    "  --route R          auto (default), row, pipelined or any-k\n"
     "  --device D         auto (default: a GPU if there is one), cuda, or cpu: the same kernels, run by the executor\n"
     "  --verify           check the result against a full sort of every row\n"
     "  --time             print the median time of the runs\n"
@@ -37,13 +37,13 @@ const char options_help[] =
 /* Word lists: a word's position is its value in select.h, or in options.h for the device. */
 static const char *const ties_words[] = {"any", "lowest", NULL};
 static const char *const order_words[] = {"none", "index", "score", NULL};
-static const char *const route_words[] = {"auto", "row", "pipelined", "split", "direct", NULL};
+static const char *const route_words[] = {"auto", "row", "pipelined", "split", "direct", "any-k", NULL};
 static const char *const device_words[] = {"auto", "cuda", "cpu", NULL};
 
 _Static_assert(TOPKIT_TIES_ANY == 0 && TOPKIT_TIES_LOWEST_INDEX == 1, "ties_words");
 _Static_assert(TOPKIT_ORDER_NONE == 0 && TOPKIT_ORDER_INDEX == 1 && TOPKIT_ORDER_SCORE == 2, "order_words");
 _Static_assert(TOPKIT_ROUTE_AUTO == 0 && TOPKIT_ROUTE_ROW == 1 && TOPKIT_ROUTE_PIPELINED == 2, "route_words");
-_Static_assert(TOPKIT_ROUTE_SPLIT == 3 && TOPKIT_ROUTE_DIRECT == 4, "route_words");
+_Static_assert(TOPKIT_ROUTE_SPLIT == 3 && TOPKIT_ROUTE_DIRECT == 4 && TOPKIT_ROUTE_ANY_K == 5, "route_words");
 _Static_assert(DEVICE_AUTO == 0 && DEVICE_CUDA == 1 && DEVICE_CPU == 2, "device_words");
 
 typedef struct option {

@@ -111,7 +111,7 @@ refused 'a flag with a value' '--verify takes no value' s.npy --k 3 --verify=yes
 refused 'two scores files' 'one scores file is read' s.npy tiny.npy --k 3
 refused 'ties' '--ties is any or lowest' s.npy --k 3 --ties highest
 refused 'order' '--order is none, index or score' s.npy --k 3 --order value
-refused 'route' '--route is auto, row, pipelined, split or direct' s.npy --k 3 --route fast
+refused 'route' '--route is auto, row, pipelined, split, direct or any-k' s.npy --k 3 --route fast
 refused 'device' '--device is auto, cuda or cpu' s.npy --k 3 --device tpu
 refused 'out without value' '--out needs a value' s.npy --k 3 --out
 
@@ -222,7 +222,7 @@ if [ $code -eq 0 ]; then pass; else settle; fi
 accepted 'the summary' s.npy --k 10 --lengths l4.npy --verify --time --repeat 3
 printed 'the shape' '^scores .*s.npy: 4 x 1000 float32, lengths 0 to 1000$'
 printed 'the request' '^select .*k 10, ties any, order none$'
-printed 'the route' '^route .*\(row\|pipelined\|split\|direct\): [0-9]* block'
+printed 'the route' '^route .*\(row\|pipelined\|split\|direct\|any-k\): [0-9]* block'
 printed 'the device' "^device .*$device: "
 printed 'the time' '^time .* ms, median of 3'
 printed 'the candidates' '^candidates [0-9]* admitted in 2 rows longer than k, [0-9]* compactions, [0-9]* recoveries$'

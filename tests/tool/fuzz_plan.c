@@ -26,14 +26,14 @@ static void check_plan(const topkit_plan *p, int rows, int k, int route, const t
         demand(p->route == 0 && p->blocks == 0 && p->threads == 0 && p->shared_bytes == 0 && p->workspace_bytes == 0);
         return;
     }
-    demand(p->route >= TOPKIT_ROUTE_ROW && p->route <= TOPKIT_ROUTE_DIRECT);
+    demand(p->route >= TOPKIT_ROUTE_ROW && p->route <= TOPKIT_ROUTE_ANY_K);
     demand(route == TOPKIT_ROUTE_AUTO || route == p->route);
     demand(d->arch >= 80);
     demand(p->blocks >= 1);
     demand(p->threads >= 32 && p->threads <= 1024 && p->threads % 32 == 0 && p->threads <= d->threads_per_sm);
-    demand(p->capacity >= k);
+    demand(p->route == TOPKIT_ROUTE_ANY_K || p->capacity >= k);
     demand(p->shared_bytes >= 0 && p->shared_bytes <= d->shared_per_block && p->shared_bytes + SYSTEM_SHARED <= d->shared_per_sm);
-    if (p->route == TOPKIT_ROUTE_ROW || p->route == TOPKIT_ROUTE_PIPELINED) {
+    if (p->route == TOPKIT_ROUTE_ROW || p->route == TOPKIT_ROUTE_PIPELINED || p->route == TOPKIT_ROUTE_ANY_K) {
         demand(p->workspace_bytes <= 65536 + 4 * (size_t)rows);
         demand(p->blocks <= rows);
     }
@@ -51,9 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int route = n[4];
     topkit_device_facts device = {n[5] % 1000, n[6] % 100000, n[7] % (1 << 24), n[8] % (1 << 24), n[9] % 100000};
     if (n[10] & 1) {
-        k %= 8192;
+        k %= 32768;
         order %= 4;
-        route %= 6;
+        route %= 7;
     }
     if (n[10] & 2) {
         device = (topkit_device_facts){90, 132, 232448, 233472, 2048};
@@ -71,11 +71,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     demand(plan.route == again.route && plan.blocks == again.blocks && plan.threads == again.threads && plan.capacity == again.capacity &&
            plan.shared_bytes == again.shared_bytes && plan.workspace_bytes == again.workspace_bytes);
     int sensible = rows >= 0 && rows <= TOPKIT_MAX_ROWS && max_length >= 0 && max_length <= TOPKIT_MAX_LENGTH && k >= 0 &&
-                   order >= TOPKIT_ORDER_NONE && order <= TOPKIT_ORDER_SCORE && route >= TOPKIT_ROUTE_AUTO && route <= TOPKIT_ROUTE_DIRECT;
+                   order >= TOPKIT_ORDER_NONE && order <= TOPKIT_ORDER_SCORE && route >= TOPKIT_ROUTE_AUTO && route <= TOPKIT_ROUTE_ANY_K;
     if (status != TOPKIT_OK) {
         demand(memcmp(&plan, &untouched, sizeof plan) == 0);
         /* no excuse on a device that has everything, up to the k that is promised */
-        demand(!sensible || route != TOPKIT_ROUTE_AUTO || k > 4096 || !(n[10] & 2));
+        int most = order == TOPKIT_ORDER_SCORE ? 16384 : TOPKIT_MAX_LENGTH;
+        demand(!sensible || route != TOPKIT_ROUTE_AUTO || k > most || !(n[10] & 2));
     } else {
         demand(sensible);
         check_plan(&plan, rows, k, route, &device);
