@@ -112,6 +112,16 @@ TOPKIT_FN void topkit_copy_async_wait(void) {
 #endif
 }
 
+/* Waits until no more than the LEFT latest commits of the calling thread are under way: the copies of those before them are complete. */
+template <int LEFT>
+TOPKIT_FN void topkit_copy_async_wait_left(void) {
+#if TOPKIT_PTX
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_cp_async_wait(LEFT);
+#endif
+}
+
 /* A word that others change meanwhile, read afresh and without order: for polling. */
 TOPKIT_FN unsigned topkit_peek(const unsigned *p) {
 #ifdef TOPKIT_SIMT
@@ -119,6 +129,16 @@ TOPKIT_FN unsigned topkit_peek(const unsigned *p) {
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 #else
     return *(const volatile unsigned *)p;
+#endif
+}
+
+/* The same for 8 bytes that change together: a gate's key and bound in one word. */
+TOPKIT_FN unsigned long long topkit_peek_pair(const unsigned long long *p) {
+#ifdef TOPKIT_SIMT
+    simt_preempt();
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+#else
+    return *(const volatile unsigned long long *)p;
 #endif
 }
 
