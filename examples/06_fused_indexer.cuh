@@ -333,16 +333,16 @@ static __device__ __forceinline__ void topkit_fused_consume(const topkit_fused_j
             position[i] = first + row * stride;
             scale[i] = s->scales[stage][row];
         }
+        topkit_fused_product_wait(d0);
         topkit_fused_product_begin(d1, ring + stage * TOPKIT_FUSED_STAGE_BYTES, right);
-        topkit_fused_product_wait<1>(d0);
         topkit_fused_use<HEADS>(job, s, run, pass, 0, d0, position, scale, slot, &mine[0]);
 
         const int next = n + TOPKIT_FUSED_TEAMS;
         const bool more = next < tiles; /* else the product of this tile is made once more, and not looked at */
         const unsigned number = begin + (unsigned)(more ? next : n), after = number % TOPKIT_FUSED_STAGES;
         if (more) topkit_signal_wait(&s->full[after], number / TOPKIT_FUSED_STAGES);
+        topkit_fused_product_wait(d1);
         topkit_fused_product_begin(d0, ring + after * TOPKIT_FUSED_STAGE_BYTES, left);
-        topkit_fused_product_wait<1>(d1);
         __syncwarp();
         if (more && lane == 0) topkit_signal_arrive(&s->empty[stage]);
         topkit_fused_use<HEADS>(job, s, run, pass, 1, d1, position, scale, slot, &mine[1]);
@@ -350,7 +350,7 @@ static __device__ __forceinline__ void topkit_fused_consume(const topkit_fused_j
         n = next;
         stage = after;
     }
-    topkit_fused_product_wait<0>(d0);
+    topkit_fused_product_wait(d0);
     __syncwarp();
     if (lane == 0) topkit_signal_arrive(&s->empty[stage]);
 }

@@ -100,7 +100,7 @@ static topkit_fused_job make_job(const topkit_fused_params *p, const fused_plan 
     job.page_table = p->page_table;
     job.table_stride = p->table_stride;
     job.page_bytes = p->page_table && p->page_bytes ? p->page_bytes : TOPKIT_FUSED_PAGE * TOPKIT_FUSED_ROW;
-    job.scale_stride = p->page_table && p->scale_stride ? p->scale_stride : TOPKIT_FUSED_PAGE;
+    job.scale_stride = p->page_table && p->scale_stride ? p->scale_stride : (long long)TOPKIT_FUSED_PAGE;
     job.tables = p->tables;
     job.starts = p->starts;
     job.ends = p->ends;

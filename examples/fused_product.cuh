@@ -5,7 +5,10 @@
  * 32 elements along the depth is 32 bytes further in the descriptor's address.
  *
  *   topkit_fused_product_begin(d, keys, columns)    four warps together, aligned to four; returns at once, d belongs to the tensor cores
- *   topkit_fused_product_wait<LEFT>(d)              until no more than the LEFT latest products are under way; then d may be read
+ *   topkit_fused_product_wait(d)                    until it is d's again
+ *
+ * One product at a time is under way for a warpgroup: the compiler orders all others behind it where accumulators of one are read while
+ * two are in flight (it says so: C7514). wait(d0), begin(d1), use d0, wait(d1), begin(d0), use d1, .. keeps the tensor cores as busy.
  *
  * Keys are the rows of the product (M) and heads its columns (N): thread t of the four warps then holds, for two keys, a quarter of the
  * heads of each query side by side in registers, and the sum over heads needs two exchanges between lanes. (With heads as rows a
@@ -137,11 +140,10 @@ TOPKIT_PRODUCT_FN void topkit_fused_product_begin(float (&d)[TOPKIT_FUSED_SUMS],
 #endif
 }
 
-template <int LEFT>
 TOPKIT_PRODUCT_FN void topkit_fused_product_wait(float (&d)[TOPKIT_FUSED_SUMS]) {
 #if TOPKIT_PTX && TOPKIT_HAS_WGMMA
     /* d is named so that the compiler reads none of it before this line. */
-    asm volatile("wgmma.wait_group.sync.aligned %64;"
+    asm volatile("wgmma.wait_group.sync.aligned 0;"
         :
         "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
@@ -151,7 +153,7 @@ TOPKIT_PRODUCT_FN void topkit_fused_product_wait(float (&d)[TOPKIT_FUSED_SUMS]) 
         "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
         "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
         "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-        : "n"(LEFT)
+        :
         : "memory");
 #else
     (void)d;
