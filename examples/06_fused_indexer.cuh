@@ -253,7 +253,7 @@ static __device__ __forceinline__ void topkit_fused_offer(topkit_fused_storage *
         const int stored = topkit_collect_lanes(warp, c, mates, pending, bits, index);
         __syncwarp(); /* the leader speaks for its mates' stores */
         if (leader && stored > 0) {
-            __threadfence_block();
+            topkit_fence_block();
             atomicAdd(&s->committed[b][q], (unsigned)stored);
         }
         if (stored >= 0) pending = false;
@@ -291,7 +291,7 @@ static __device__ __forceinline__ void topkit_fused_use(const topkit_fused_job &
         } else if (job.matrix) {
             if (inside) job.matrix[(run.first + mine->q) * job.matrix_stride + index] = score;
         } else if (mine->q < run.count) {
-            topkit_fused_sample(job, each, b, mine->q)[slot + topkit_fused_row<HEADS>(0, 0, i) + (HEADS == 64 ? (int)(lane & 1) * 8 : 0)] =
+            topkit_fused_sample(job, each, b, mine->q)[slot + topkit_fused_row<HEADS>(threadIdx.x >> 5 & 3, lane, i)] =
                 inside ? score : __uint_as_float(0xff800000u);
         }
     }
@@ -305,6 +305,7 @@ static __device__ __forceinline__ void topkit_fused_consume(const topkit_fused_j
                                                             topkit_fused_pass pass, unsigned begin, int n, int tiles) {
     const unsigned lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3, b = pass.run & 1;
     const int stride = topkit_fused_stride(run, pass.sample), each = TOPKIT_FUSED_COLUMNS / HEADS;
+    const int first = topkit_fused_first(run, pass.sample, 0), step = pass.sample ? 0 : run.step;
     const unsigned char *left = queries + b * TOPKIT_FUSED_QUERY_BYTES, *right = left + TOPKIT_FUSED_HALF * TOPKIT_FUSED_ROW;
     topkit_fused_mine mine[2];
 #pragma unroll
@@ -324,13 +325,13 @@ static __device__ __forceinline__ void topkit_fused_consume(const topkit_fused_j
     topkit_signal_wait(&s->full[stage], (begin + (unsigned)n) / TOPKIT_FUSED_STAGES);
     topkit_fused_product_begin(d0, ring + stage * TOPKIT_FUSED_STAGE_BYTES, left);
     for (;;) {
-        const int first = topkit_fused_first(run, pass.sample, n), slot = n * TOPKIT_FUSED_TILE + (int)(warp * 16 + (lane >> 2));
+        const int tile = step == 0 ? n : topkit_fused_tile(run, n), slot = n * TOPKIT_FUSED_TILE;
         int position[64 / HEADS];
         float scale[64 / HEADS];
 #pragma unroll
         for (int i = 0; i < 64 / HEADS; i++) { /* now: once both products are done the stage is given back */
             const int row = topkit_fused_row<HEADS>(warp, lane, i);
-            position[i] = first + row * stride;
+            position[i] = first + (tile * TOPKIT_FUSED_TILE + row) * stride;
             scale[i] = s->scales[stage][row];
         }
         topkit_fused_product_wait(d0);
@@ -358,7 +359,9 @@ static __device__ __forceinline__ void topkit_fused_consume(const topkit_fused_j
 template <int HEADS>
 static __device__ __forceinline__ void topkit_fused_consumers(const topkit_fused_job &job, topkit_fused_storage *s,
                                                               const unsigned char *ring, const unsigned char *queries) {
-    const unsigned lane = threadIdx.x & 31, team = threadIdx.x / 128;
+    const unsigned lane = threadIdx.x & 31;
+    /* From lane 0, like the number of tiles below: the compiler then knows that they, and what follows from them, are a warp's and no lane's. */
+    const unsigned team = __shfl_sync(TOPKIT_FULL_MASK, threadIdx.x / 128, 0);
     unsigned begin = 0; /* the pass's first tile, counted over all passes */
     for (unsigned step = 0;; step++) {
         const topkit_fused_pass pass = topkit_fused_pass_of(step);
@@ -367,7 +370,7 @@ static __device__ __forceinline__ void topkit_fused_consumers(const topkit_fused
         else topkit_signal_wait(&s->ready[r & 1], r / 2);
         const topkit_fused_run &run = s->runs[r % TOPKIT_FUSED_SLOTS];
         if (run.first == TOPKIT_FUSED_END) return;
-        const int tiles = pass.sample ? run.samples : run.tiles;
+        const int tiles = __shfl_sync(TOPKIT_FULL_MASK, pass.sample ? run.samples : run.tiles, 0);
         const int mine = (int)((TOPKIT_FUSED_TEAMS + team - begin % TOPKIT_FUSED_TEAMS) % TOPKIT_FUSED_TEAMS);
         if (mine < tiles) topkit_fused_consume<HEADS>(job, s, ring, queries, run, pass, begin, mine, tiles);
         begin += (unsigned)tiles;
@@ -407,7 +410,7 @@ static __device__ __forceinline__ void topkit_fused_compact(const topkit_fused_j
         atomicAnd(&s->asked, ~(1u << (b * TOPKIT_FUSED_QUERIES + (unsigned)q))); /* first: whoever asks behind this line is heard again */
         if (topkit_peek(&state->count) > (unsigned)job.out.capacity) {
             while (topkit_peek(&s->committed[b][q]) != topkit_peek(&state->stored)) topkit_relax();
-            __threadfence_block();
+            topkit_fence_block();
             held = topkit_peek(&state->stored);
         }
     }
@@ -421,9 +424,9 @@ static __device__ __forceinline__ void topkit_fused_compact(const topkit_fused_j
         topkit_fused_set_gate(s, b, q, topkit_gate_at(cut.key, TIES == TOPKIT_LOWEST_INDEX ? cut.bound : 0));
         atomicExch(&s->committed[b][q], (unsigned)kept);
         atomicExch(&state->stored, (unsigned)job.out.capacity);
-        __threadfence_block(); /* all of it before there is room */
+        topkit_fence_block(); /* all of it before there is room */
         atomicExch(&state->count, (unsigned)kept);
-        __threadfence_block();
+        topkit_fence_block();
         atomicAdd(&s->epoch[b][q], 1u);
     }
     topkit_group_sync(g);

@@ -70,11 +70,15 @@ TOPKIT_JOB_FN int topkit_fused_tiles(const topkit_fused_run &run) {
     return run.high > run.low ? (run.high - topkit_fused_origin(run) + TOPKIT_FUSED_TILE - 1) / TOPKIT_FUSED_TILE : 0;
 }
 
+/* Tile n of a scan, before its split's: n itself, or where the shuffle puts it. */
+TOPKIT_JOB_FN int topkit_fused_tile(const topkit_fused_run &run, int n) {
+    return run.step == 0 ? n : (int)((long long)n * run.step % run.tiles);
+}
+
 /* Tile n of a pass: its first position; its rows are `stride` positions apart. */
 TOPKIT_JOB_FN int topkit_fused_first(const topkit_fused_run &run, bool sample, int n) {
     if (sample) return run.sample_first + n * TOPKIT_FUSED_TILE * run.sample_stride;
-    const int tile = run.step == 0 ? n : (int)((long long)n * run.step % run.tiles);
-    return topkit_fused_origin(run) + (run.tile + tile) * TOPKIT_FUSED_TILE;
+    return topkit_fused_origin(run) + (run.tile + topkit_fused_tile(run, n)) * TOPKIT_FUSED_TILE;
 }
 TOPKIT_JOB_FN int topkit_fused_stride(const topkit_fused_run &run, bool sample) { return sample ? run.sample_stride : 1; }
 

@@ -94,6 +94,7 @@ TOPKIT_FN int topkit_collect_lanes(topkit_group g, topkit_collector c, unsigned 
     }
     if (hit) {
         const topkit_candidate mine = {bits, index};
+        topkit_fence_block(); /* behind whoever has made the room, where somebody compacts while others collect */
         c.items[base + (unsigned)__popc(hits & topkit_lanes_below(g))] = mine;
     }
     return (int)total;

@@ -142,6 +142,16 @@ TOPKIT_FN unsigned long long topkit_peek_pair(const unsigned long long *p) {
 #endif
 }
 
+/* Orders the calling thread's memory accesses before and behind it, as its block sees them: around relaxed atomics it makes a release or an
+ * acquire of them. Cheaper than __threadfence_block(), which also orders stores before later loads. */
+TOPKIT_FN void topkit_fence_block(void) {
+#if TOPKIT_PTX
+    asm volatile("fence.acq_rel.cta;" ::: "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_fence();
+#endif
+}
+
 /* Device-wide acquire load, release store and acquire-release add: how blocks of one launch hand data to each other. */
 TOPKIT_FN unsigned topkit_load_acquire(const unsigned *p) {
 #if TOPKIT_PTX
