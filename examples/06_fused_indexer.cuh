@@ -42,8 +42,8 @@
 #define TOPKIT_FUSED_LAG 4 /* tiles under way before the producer waits for the oldest; see topkit_fused_produce */
 #define TOPKIT_FUSED_SLOTS 4 /* runs that are announced and not settled */
 /* At the kernel's entry each thread has 168 registers: 65536 / 384. */
-#define TOPKIT_FUSED_CONSUMER_REGISTERS 208
-#define TOPKIT_FUSED_SERVICE_REGISTERS 88
+#define TOPKIT_FUSED_CONSUMER_REGISTERS 200
+#define TOPKIT_FUSED_SERVICE_REGISTERS 104
 
 #define TOPKIT_FUSED_STAGE_BYTES (TOPKIT_FUSED_TILE * TOPKIT_FUSED_ROW)
 #define TOPKIT_FUSED_QUERY_BYTES (TOPKIT_FUSED_COLUMNS * TOPKIT_FUSED_ROW)
@@ -110,48 +110,68 @@ static __device__ __forceinline__ void topkit_fused_copy_16(unsigned char *to, c
     topkit_copy_async_16((float *)to, (const float *)from);
 }
 
-/* One tile of keys, whose first is on page `page`. Positions outside the run's are not read: their rows hold what was there, and no query
- * looks at them. */
+/* Pages of a tile's rows: each lane looks up those of rows `lane` and `lane` + 32. */
+typedef struct topkit_fused_pages {
+    int page[2];
+} topkit_fused_pages;
+static __device__ __forceinline__ topkit_fused_pages topkit_fused_look_up(const topkit_fused_job &job, const topkit_fused_run &run, int first,
+                                                                          int stride) {
+    topkit_fused_pages pages;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int position = first + ((int)(threadIdx.x & 31) + 32 * i) * stride;
+        pages.page[i] = position >= run.low && position < run.high ? topkit_fused_page(job, run.table, position) : 0;
+    }
+    return pages;
+}
+
+/* One tile of keys. Positions outside the run's are not read: their rows hold what was there, and no query looks at them. */
 static __device__ __forceinline__ void topkit_fused_copy_tile(const topkit_fused_job &job, const topkit_fused_run &run, int first,
-                                                              int stride, int page, unsigned char *stage, float *scales) {
+                                                              int stride, topkit_fused_pages pages, unsigned char *stage, float *scales) {
     const int lane = (int)(threadIdx.x & 31), row = lane >> 3, piece = lane & 7;
     if (stride == 1 && first % TOPKIT_FUSED_PAGE == 0 && first >= run.low && first + TOPKIT_FUSED_TILE <= run.high) { /* a whole page */
+        const int page = __shfl_sync(TOPKIT_FULL_MASK, pages.page[0], 0);
         const unsigned char *from = job.keys + page * job.page_bytes + row * TOPKIT_FUSED_ROW + piece * 16;
 #pragma unroll
         for (int i = 0; i < TOPKIT_FUSED_TILE / 4; i++)
             topkit_fused_copy_16(stage + topkit_fused_swizzle((unsigned)(row + 4 * i), (unsigned)piece), from + i * 4 * TOPKIT_FUSED_ROW);
-        if (job.scales) {
-            const float *scale = job.scales + page * job.scale_stride + lane;
-            topkit_copy_async_4(scales + lane, scale);
-            topkit_copy_async_4(scales + lane + 32, scale + 32);
-        }
     } else {
+#pragma unroll
         for (int i = 0; i < TOPKIT_FUSED_TILE / 4; i++) {
             const int r = row + 4 * i, position = first + r * stride;
-            if (position >= run.low && position < run.high) {
-                const long long at = topkit_fused_page(job, run.table, position);
+            const long long page = __shfl_sync(TOPKIT_FULL_MASK, pages.page[i / 8], r & 31);
+            if (position >= run.low && position < run.high)
                 topkit_fused_copy_16(stage + topkit_fused_swizzle((unsigned)r, (unsigned)piece),
-                                     job.keys + at * job.page_bytes + position % TOPKIT_FUSED_PAGE * TOPKIT_FUSED_ROW + piece * 16);
-                if (job.scales && piece == 0)
-                    topkit_copy_async_4(scales + r, job.scales + at * job.scale_stride + position % TOPKIT_FUSED_PAGE);
-            }
+                                     job.keys + page * job.page_bytes + position % TOPKIT_FUSED_PAGE * TOPKIT_FUSED_ROW + piece * 16);
+        }
+    }
+    if (job.scales) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int position = first + (lane + 32 * i) * stride;
+            if (position >= run.low && position < run.high)
+                topkit_copy_async_4(scales + lane + 32 * i,
+                                    job.scales + pages.page[i] * job.scale_stride + position % TOPKIT_FUSED_PAGE);
         }
     }
     topkit_copy_async_commit();
 }
 
-/* All tiles of a pass. A tile's page is looked up one tile ahead: its number's way from memory costs nothing then. */
+/* All tiles of a pass. A tile's pages are looked up one tile ahead: their numbers' way from memory costs nothing then. */
 static __device__ __forceinline__ void topkit_fused_stream(const topkit_fused_job &job, topkit_fused_storage *s, unsigned char *ring,
                                                            const topkit_fused_run &run, bool sample, topkit_fused_feed *feed) {
     const int tiles = sample ? run.samples : run.tiles, stride = topkit_fused_stride(run, sample);
-    int page = tiles > 0 ? topkit_fused_page(job, run.table, topkit_fused_first(run, sample, 0)) : 0;
+    if (tiles == 0) return;
+    int first = topkit_fused_first(run, sample, 0);
+    topkit_fused_pages pages = topkit_fused_look_up(job, run, first, stride);
     for (int n = 0; n < tiles; n++) {
         const unsigned stage = feed->sent % TOPKIT_FUSED_STAGES, use = feed->sent / TOPKIT_FUSED_STAGES;
-        const int ahead = n + 1 < tiles ? topkit_fused_page(job, run.table, topkit_fused_first(run, sample, n + 1)) : 0;
+        const int next = topkit_fused_first(run, sample, n + 1 < tiles ? n + 1 : n);
+        const topkit_fused_pages ahead = topkit_fused_look_up(job, run, next, stride);
         if (use > 0) topkit_signal_wait(&s->empty[stage], use - 1);
-        topkit_fused_copy_tile(job, run, topkit_fused_first(run, sample, n), stride, page, ring + stage * TOPKIT_FUSED_STAGE_BYTES,
-                               s->scales[stage]);
-        page = ahead;
+        topkit_fused_copy_tile(job, run, first, stride, pages, ring + stage * TOPKIT_FUSED_STAGE_BYTES, s->scales[stage]);
+        first = next;
+        pages = ahead;
         feed->sent++;
         if (feed->sent - feed->told > TOPKIT_FUSED_LAG) topkit_fused_tell<TOPKIT_FUSED_LAG>(s, feed);
     }

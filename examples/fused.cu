@@ -9,7 +9,7 @@ enum {
     CAPACITY = 6144,       /* with its sample of 16 KB: 64 KB a query */
     SPLIT_CAPACITY = 4096, /* and 16 KB of merged pairs */
     SPLIT_MAX_K = 2048,
-    SPLIT_MIN_POSITIONS = 4096
+    SPLIT_MIN_POSITIONS = 2048 /* of a split: about what its sample costs at k = 2048 */
 };
 static_assert(CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 <= 65536 && SPLIT_CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 + SPLIT_MAX_K * 8 <= 65536, "fused.h");
 static_assert(CAPACITY >= TOPKIT_FUSED_MAX_K + 32 && SPLIT_CAPACITY >= SPLIT_MAX_K + 32, "a compacted buffer has room for an append");

@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-enum { TOPKIT_FUSED_DEPTH = 128, TOPKIT_FUSED_PAGE = 64, TOPKIT_FUSED_MAX_K = 4096, TOPKIT_FUSED_MAX_SPLITS = 64 };
+enum { TOPKIT_FUSED_DEPTH = 128, TOPKIT_FUSED_PAGE = 64, TOPKIT_FUSED_MAX_K = 4096, TOPKIT_FUSED_MAX_SPLITS = 128 };
 
 /* All pointers are device pointers. Fields that are zero take the default named behind them. */
 typedef struct topkit_fused_params {
