@@ -7,8 +7,8 @@
  *   --matrix-mib N       scores that the two-kernel pipeline may hold; it works in chunks of queries (6144)
  *   --only fused|two     one of them         --json FILE          results              --commit STR         --seed N    1
  *
- * Ranges are causal: query t of m sees the positions below keys - m + t + 1. `random` has e4m3 codes of Gaussian-like entries. `clustered` keys
- * drift between 512 centres, queries lie near a few centres and favour recent ones, so that scores concentrate with a long upper tail.
+ * Ranges are causal: query t of m sees the positions below keys - m + t + 1. `random` has e4m3 codes of Gaussian-like entries. `clustered`
+ * keys drift between 512 centres, queries lie near a few centres and favour recent ones, so that scores concentrate with a long upper tail.
  * Times are medians of calls between events, after two to warm up; "scores" is the first kernel of the pipeline alone, so that
  * the difference to "two" is what selecting from memory costs. "tensor" is the products' operations over the fused time against the 1979
  * TFLOP/s that the H200's datasheet gives for dense FP8. "exact" says that the fused kernel and the pipeline give the same indices for all
@@ -187,10 +187,12 @@ static void run_case(const options *o, result *r) {
     int *device_ends = (int *)device_memory(m * 4);
     require(cudaMemcpy(device_ends, ends, m * 4, cudaMemcpyHostToDevice) == cudaSuccess, "ranges");
     const cudaLaunchConfig_t fill = filler();
-    require(cudaLaunchKernelEx(&fill, fill_vectors, q, (long long)(m * h), r->heads, (long long)m, r->input, (unsigned)o->seed) == cudaSuccess &&
-                cudaLaunchKernelEx(&fill, fill_vectors, keys, (long long)n, 1, (long long)n, r->input, (unsigned)o->seed + 1) == cudaSuccess &&
-                cudaLaunchKernelEx(&fill, fill_floats, weights, (long long)(m * h), 0.0f, 1.0f, (unsigned)o->seed + 2) == cudaSuccess &&
-                cudaLaunchKernelEx(&fill, fill_floats, scales, (long long)n, 0.5f, 1.5f, (unsigned)o->seed + 3) == cudaSuccess,
+    const long long rows = r->queries, positions = r->keys;
+    const unsigned seed = (unsigned)o->seed * 4;
+    require(cudaLaunchKernelEx(&fill, fill_vectors, q, rows * r->heads, r->heads, rows, r->input, seed) == cudaSuccess &&
+                cudaLaunchKernelEx(&fill, fill_vectors, keys, positions, 1, positions, r->input, seed + 1) == cudaSuccess &&
+                cudaLaunchKernelEx(&fill, fill_floats, weights, rows * r->heads, 0.0f, 1.0f, seed + 2) == cudaSuccess &&
+                cudaLaunchKernelEx(&fill, fill_floats, scales, positions, 0.5f, 1.5f, seed + 3) == cudaSuccess,
             "inputs");
     c.p.queries = q;
     c.p.keys = keys;
@@ -289,11 +291,13 @@ static bool read_option(options *o, const char *name, const char *value) {
 }
 
 static void write_line(FILE *f, const options *o, const result *r) {
-    fprintf(f, "    {\"kernel\": \"topkit-fused\", \"queries\": %d, \"keys\": %d, \"heads\": %d, \"k\": %d, \"input\": \"%s\", ", r->queries, r->keys,
-            r->heads, o->k, INPUTS[r->input]);
+    fprintf(f, "    {\"kernel\": \"topkit-fused\", \"queries\": %d, \"keys\": %d, \"heads\": %d, \"k\": %d, ", r->queries,
+            r->keys, r->heads, o->k);
+    fprintf(f, "\"input\": \"%s\", ", INPUTS[r->input]);
     fprintf(f, "\"us\": %.1f, \"two_kernel_us\": %.1f, \"scores_us\": %.1f, \"exact\": %s, ", r->fused_us, r->two_us, r->scores_us,
             !r->compared ? "null" : r->exact ? "true" : "false");
-    fprintf(f, "\"tops\": %.3f, \"tensor_share\": %.4f, \"workspace_bytes\": %zu, \"matrix_bytes\": %zu, ", r->tops, r->tensor_share, r->workspace, r->matrix);
+    fprintf(f, "\"tera_operations\": %.3f, \"tensor_share\": %.4f, ", r->tops, r->tensor_share);
+    fprintf(f, "\"workspace_bytes\": %zu, \"matrix_bytes\": %zu, ", r->workspace, r->matrix);
     fprintf(f, "\"admitted_per_query\": %.1f, \"compactions\": %llu, \"recoveries\": %llu, \"rounds\": %d, \"commit\": \"%s\"}",
             (double)r->stats.admitted / r->queries, r->stats.compactions, r->stats.recoveries, o->rounds, o->commit);
 }
@@ -318,10 +322,11 @@ int main(int argc, char **argv) {
     }
     FILE *json = o.json ? fopen(o.json, "w") : nullptr;
     require(!o.json || json, "the JSON file can not be written");
-    if (json) fprintf(json, "{\n  \"machine\": \"%s\",\n  \"sm_count\": %d,\n  \"results\": [", properties.name, properties.multiProcessorCount);
+    if (json)
+        fprintf(json, "{\n  \"machine\": \"%s\",\n  \"sm_count\": %d,\n  \"results\": [", properties.name, properties.multiProcessorCount);
     int cases = 0, wrong = 0;
-    printf("%8s %9s %5s %-10s %12s %12s %12s %7s %10s %6s  %s\n", "queries", "keys", "heads", "input", "fused us", "two us", "scores us", "tensor",
-           "admitted", "again", "exact");
+    printf("%8s %9s %5s %-10s %12s %12s %12s %7s %10s %6s  %s\n", "queries", "keys", "heads", "input", "fused us", "two us", "scores us",
+           "tensor", "admitted", "again", "exact");
     for (int a = 0; a < o.query_count; a++) {
         for (int b = 0; b < o.key_count; b++) {
             for (int c = 0; c < o.head_count; c++) {
@@ -334,9 +339,9 @@ int main(int argc, char **argv) {
                     r.input = input;
                     if (!o.inputs[input] || r.keys < r.queries) continue;
                     run_case(&o, &r);
-                    printf("%8d %9d %5d %-10s %12.1f %12.1f %12.1f %6.1f%% %10.1f %6llu  %s\n", r.queries, r.keys, r.heads, INPUTS[input], r.fused_us,
-                           r.two_us, r.scores_us, r.tensor_share * 100.0, (double)r.stats.admitted / r.queries, r.stats.recoveries,
-                           !r.compared ? "-" : r.exact ? "yes" : "NO");
+                    printf("%8d %9d %5d %-10s %12.1f %12.1f %12.1f %6.1f%% %10.1f %6llu  %s\n", r.queries, r.keys, r.heads, INPUTS[input],
+                           r.fused_us, r.two_us, r.scores_us, r.tensor_share * 100.0, (double)r.stats.admitted / r.queries,
+                           r.stats.recoveries, !r.compared ? "-" : r.exact ? "yes" : "NO");
                     fflush(stdout);
                     if (json) {
                         fprintf(json, "%s\n", cases ? "," : "");

@@ -39,7 +39,8 @@ int main(int argc, char **argv) {
     p.k = k;
     int devices = 0, status;
     require(queries > 0 && positions >= queries && k > 0, "queries, positions (at least as many) and k must be positive");
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0 || topkit_fused_workspace(&p, &p.workspace_bytes) == TOPKIT_ERROR_DEVICE) {
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0 ||
+        topkit_fused_workspace(&p, &p.workspace_bytes) == TOPKIT_ERROR_DEVICE) {
         puts("06_fused_indexer: skipped, there is no CUDA device of compute capability 9.0");
         return 77;
     }

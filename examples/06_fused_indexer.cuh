@@ -86,7 +86,7 @@ TOPKIT_JOB_FN topkit_fused_pass topkit_fused_pass_of(unsigned step) {
 }
 
 #if TOPKIT_HAS_WGMMA
-/* ---- [1] the producer ------------------------------------------------------------------------------------------------------------------- */
+/* ---- [1] the producer ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct topkit_fused_feed {
     unsigned sent, told; /* tiles copied, and announced; over all passes */
@@ -114,8 +114,8 @@ static __device__ __forceinline__ void topkit_fused_copy_16(unsigned char *to, c
 typedef struct topkit_fused_pages {
     int page[2];
 } topkit_fused_pages;
-static __device__ __forceinline__ topkit_fused_pages topkit_fused_look_up(const topkit_fused_job &job, const topkit_fused_run &run, int first,
-                                                                          int stride) {
+static __device__ __forceinline__ topkit_fused_pages topkit_fused_look_up(const topkit_fused_job &job, const topkit_fused_run &run,
+                                                                          int first, int stride) {
     topkit_fused_pages pages;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -181,7 +181,8 @@ static __device__ __forceinline__ void topkit_fused_stream(const topkit_fused_jo
 /* The next run, written to its slot by one thread: one whose gates were too high, or the next of the item at hand, or of the queue's next
  * item, or nothing while verdicts are still to come, or the end. Long ranges first: in a causal batch the last queries have them. */
 template <int HEADS>
-static __device__ __forceinline__ void topkit_fused_claim(const topkit_fused_job &job, topkit_fused_storage *s, unsigned r, topkit_fused_feed *feed) {
+static __device__ __forceinline__ void topkit_fused_claim(const topkit_fused_job &job, topkit_fused_storage *s, unsigned r,
+                                                          topkit_fused_feed *feed) {
     topkit_fused_run *run = &s->runs[r % TOPKIT_FUSED_SLOTS];
     const int each = TOPKIT_FUSED_COLUMNS / HEADS, pieces = (job.tokens + each - 1) / each, items = pieces * job.splits;
     if (r >= 3) {
@@ -221,8 +222,9 @@ static __device__ __forceinline__ void topkit_fused_copy_queries(const topkit_fu
     const int lane = (int)(threadIdx.x & 31), columns = run.count * HEADS;
     const unsigned char *from = job.queries + (long long)run.first * HEADS * TOPKIT_FUSED_ROW;
     const float *weights = job.weights + (long long)run.first * HEADS;
+    queries += b * TOPKIT_FUSED_QUERY_BYTES;
     for (int p = lane; p < columns * 8; p += 32)
-        topkit_fused_copy_16(queries + b * TOPKIT_FUSED_QUERY_BYTES + topkit_fused_swizzle((unsigned)p >> 3, (unsigned)p & 7), from + p * 16);
+        topkit_fused_copy_16(queries + topkit_fused_swizzle((unsigned)p >> 3, (unsigned)p & 7), from + p * 16);
     topkit_copy_async_commit();
     for (int c = lane; c < columns; c += 32)
         s->weights[b][c / TOPKIT_FUSED_HALF][topkit_fused_weight_at((unsigned)c % TOPKIT_FUSED_HALF)] = weights[c];
@@ -254,7 +256,7 @@ static __device__ __forceinline__ void topkit_fused_produce(const topkit_fused_j
     if (lane == 0) topkit_queue_leave(job.out.queue, (int)gridDim.x);
 }
 
-/* ---- [2] [4] the consumers -------------------------------------------------------------------------------------------------------------- */
+/* ---- [2] [4] the consumers ----------------------------------------------------------------------------------------------------------- */
 
 /* Offers a score of each lane where `pending` to its query's candidates, until each is in or refused by a gate that has risen meanwhile.
  * The whole warp; every lane names the query of its own scores. */
@@ -305,7 +307,8 @@ static __device__ __forceinline__ void topkit_fused_use(const topkit_fused_job &
         if (!pass.sample) {
             const bool hit = inside && topkit_not_lt(score, mine->gate_value); /* a NaN comes through here and meets the exact compare */
             if (__any_sync(TOPKIT_FULL_MASK, hit)) {
-                const topkit_collector c = {topkit_fused_items(job, each, b, mine->q), job.out.capacity, nullptr, &s->collected[b][mine->q]};
+                const topkit_collector c = {topkit_fused_items(job, each, b, mine->q), job.out.capacity, nullptr,
+                                            &s->collected[b][mine->q]};
                 topkit_fused_offer<HEADS>(s, b, mine->q, c, hit, score, index, &mine->gate_value);
             }
         } else if (job.matrix) {
@@ -317,8 +320,8 @@ static __device__ __forceinline__ void topkit_fused_use(const topkit_fused_job &
     }
 }
 
-/* One team's tiles of a pass: `n`, n + 2, .. of `tiles`; tile 0 is number `begin` of the ring's. While the accumulators of one half go through
- * the epilogue, the tensor cores fill those of the other. */
+/* One team's tiles of a pass: `n`, n + 2, .. of `tiles`; tile 0 is number `begin` of the ring's. While the accumulators of one half go
+ * through the epilogue, the tensor cores fill those of the other. */
 template <int HEADS>
 static __device__ __forceinline__ void topkit_fused_consume(const topkit_fused_job &job, topkit_fused_storage *s, const unsigned char *ring,
                                                             const unsigned char *queries, const topkit_fused_run &run,
@@ -380,7 +383,7 @@ template <int HEADS>
 static __device__ __forceinline__ void topkit_fused_consumers(const topkit_fused_job &job, topkit_fused_storage *s,
                                                               const unsigned char *ring, const unsigned char *queries) {
     const unsigned lane = threadIdx.x & 31;
-    /* From lane 0, like the number of tiles below: the compiler then knows that they, and what follows from them, are a warp's and no lane's. */
+    /* From lane 0, like the number of tiles below: the compiler then knows that they, and what follows from them, are the warp's. */
     const unsigned team = __shfl_sync(TOPKIT_FULL_MASK, threadIdx.x / 128, 0);
     unsigned begin = 0; /* the pass's first tile, counted over all passes */
     for (unsigned step = 0;; step++) {
@@ -399,7 +402,7 @@ static __device__ __forceinline__ void topkit_fused_consumers(const topkit_fused
     }
 }
 
-/* ---- [3] [5] the service ---------------------------------------------------------------------------------------------------------------- */
+/* ---- [3] [5] the service ------------------------------------------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ topkit_group topkit_fused_service(void) {
     return topkit_group_warps(TOPKIT_FUSED_CONSUMER_WARPS + 1, TOPKIT_FUSED_SERVICE_WARPS, 1);
@@ -499,7 +502,10 @@ static __device__ __forceinline__ bool topkit_fused_part(const topkit_fused_job 
     const topkit_group g = topkit_fused_service();
     topkit_fused_merge *merge = &job.merges[t];
     unsigned base = 0, arrived = 0;
-    if (held > job.out.k) held = topkit_refine_keep(g, items, held, topkit_refine_cut<TIES>(g, items, held, job.out.k, &s->refiner), &s->refiner);
+    if (held > job.out.k) {
+        const topkit_cut cut = topkit_refine_cut<TIES>(g, items, held, job.out.k, &s->refiner);
+        held = topkit_refine_keep(g, items, held, cut, &s->refiner);
+    }
     if (g.thread == 0) base = atomicAdd(&merge->held, (unsigned)held);
     base = topkit_fused_share(g, s, base);
     for (int i = (int)g.thread; i < held; i += (int)g.size) merged[base + (unsigned)i] = items[i];

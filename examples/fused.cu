@@ -1,7 +1,7 @@
 /* fused.cu: the host side of the fused indexer: checks the arguments, shares out blocks and workspace, launches (fused.h has the contract).
  *
- * One block a multiprocessor. Where there are fewer runs of queries than multiprocessors, the ranges are split among several blocks; a block
- * then collects its share of what passes a gate that all splits of a query propose alike, and the last to finish refines.
+ * One block a multiprocessor. Where there are fewer runs of queries than multiprocessors, the ranges are split among several blocks; a
+ * block then collects its share of what passes a gate that all splits of a query propose alike, and the last to finish refines.
  */
 #include "06_fused_indexer.cuh"
 
@@ -11,7 +11,8 @@ enum {
     SPLIT_MAX_K = 2048,
     SPLIT_MIN_POSITIONS = 2048 /* of a split: about what its sample costs at k = 2048 */
 };
-static_assert(CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 <= 65536 && SPLIT_CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 + SPLIT_MAX_K * 8 <= 65536, "fused.h");
+static_assert(CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 <= 65536, "fused.h: 64 KB a query");
+static_assert(SPLIT_CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 + SPLIT_MAX_K * 8 <= 65536, "fused.h: 64 KB a query and split");
 static_assert(CAPACITY >= TOPKIT_FUSED_MAX_K + 32 && SPLIT_CAPACITY >= SPLIT_MAX_K + 32, "a compacted buffer has room for an append");
 
 typedef struct fused_plan {
@@ -33,13 +34,13 @@ static int check_shape(const topkit_fused_params *p) {
 }
 
 static int check_inputs(const topkit_fused_params *p) {
-    if (p->page_bytes < 0 || p->page_bytes % 16 || (p->page_bytes && p->page_bytes < TOPKIT_FUSED_PAGE * TOPKIT_FUSED_ROW) || p->scale_stride < 0 ||
+    if (p->page_bytes % 16 || (p->page_bytes && p->page_bytes < TOPKIT_FUSED_PAGE * TOPKIT_FUSED_ROW) ||
         (p->scale_stride && p->scale_stride < TOPKIT_FUSED_PAGE) || p->table_stride < 0)
         return TOPKIT_ERROR_STRIDE;
     if (p->tokens == 0) return TOPKIT_OK;
     if (!p->queries || !p->weights || (!p->keys && p->positions > 0)) return TOPKIT_ERROR_POINTER;
-    if (!aligned(p->queries, 16) || !aligned(p->keys, 16) || !aligned(p->weights, 4) || !aligned(p->key_scales, 4) || !aligned(p->page_table, 4) ||
-        !aligned(p->tables, 4) || !aligned(p->starts, 4) || !aligned(p->ends, 4))
+    if (!aligned(p->queries, 16) || !aligned(p->keys, 16) || !aligned(p->weights, 4) || !aligned(p->key_scales, 4) ||
+        !aligned(p->page_table, 4) || !aligned(p->tables, 4) || !aligned(p->starts, 4) || !aligned(p->ends, 4))
         return TOPKIT_ERROR_POINTER;
     return TOPKIT_OK;
 }

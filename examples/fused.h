@@ -1,4 +1,4 @@
-/* fused.h: a C-callable indexer that keeps the exact k best keys of every query and never writes the scores (examples/06_fused_indexer.cuh).
+/* fused.h: a C-callable indexer that keeps the exact k best keys of every query and never writes scores (06_fused_indexer.cuh).
  *
  *   score[t][p] = scale[p] * sum over heads h of weight[t][h] * max(0, query[t][h] . key[p])        p in [starts[t], ends[t])
  *

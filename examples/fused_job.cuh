@@ -18,7 +18,7 @@
 #define TOPKIT_FUSED_COLUMNS (2 * TOPKIT_FUSED_HALF) /* heads of all queries of a run */
 #define TOPKIT_FUSED_QUERIES 8                       /* queries of a run at most */
 #define TOPKIT_FUSED_SAMPLE 4096                     /* scores of a query's sample at most */
-#define TOPKIT_FUSED_MIN_RANK 32                     /* samples that a proposal for the scores wanted would rest on, where there are so many */
+#define TOPKIT_FUSED_MIN_RANK 32                     /* samples that a proposal rests on, where there is room for so many */
 
 /* Splits of one query: what they have delivered. Zero between launches. */
 typedef struct topkit_fused_merge {
@@ -55,7 +55,10 @@ typedef struct topkit_fused_run {
 
 #define TOPKIT_FUSED_END (-1)
 
-TOPKIT_JOB_FN size_t topkit_fused_buffer_bytes(int capacity) { return (size_t)capacity * sizeof(topkit_candidate) + TOPKIT_FUSED_SAMPLE * sizeof(float); }
+/* Candidates and sample of one query. */
+TOPKIT_JOB_FN size_t topkit_fused_buffer_bytes(int capacity) {
+    return (size_t)capacity * sizeof(topkit_candidate) + TOPKIT_FUSED_SAMPLE * sizeof(float);
+}
 
 TOPKIT_JOB_FN topkit_candidate *topkit_fused_items(const topkit_fused_job &job, int queries, unsigned b, int q) {
     return (topkit_candidate *)(job.buffers + (((size_t)blockIdx.x * 2 + b) * (size_t)queries + (size_t)q) *

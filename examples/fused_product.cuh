@@ -38,7 +38,9 @@
 #define TOPKIT_PRODUCT_FN static __device__ __forceinline__ __attribute__((unused))
 
 /* Where 16-byte piece `piece` of row `row` lies in its tile. */
-TOPKIT_PRODUCT_FN unsigned topkit_fused_swizzle(unsigned row, unsigned piece) { return row * TOPKIT_FUSED_ROW + ((piece ^ (row & 7)) << 4); }
+TOPKIT_PRODUCT_FN unsigned topkit_fused_swizzle(unsigned row, unsigned piece) {
+    return row * TOPKIT_FUSED_ROW + ((piece ^ (row & 7)) << 4);
+}
 
 /* Makes what the calling thread has written or copied to shared memory visible to the tensor cores, before it tells anybody. */
 TOPKIT_PRODUCT_FN void topkit_fused_publish(void) {
@@ -123,7 +125,8 @@ TOPKIT_PRODUCT_FN void topkit_fused_product_begin(float (&d)[TOPKIT_FUSED_SUMS],
     const unsigned lane = threadIdx.x & 31, row = (threadIdx.x >> 5 & 3) * 16 + (lane >> 2), column = (lane & 3) * 2;
     for (unsigned r = 0; r < 2; r++) {
         float key[TOPKIT_FUSED_ROW];
-        for (unsigned i = 0; i < TOPKIT_FUSED_ROW; i++) key[i] = topkit_e4m3.value[keys[topkit_fused_swizzle(row + 8 * r, i >> 4) + (i & 15)]];
+        for (unsigned i = 0; i < TOPKIT_FUSED_ROW; i++)
+            key[i] = topkit_e4m3.value[keys[topkit_fused_swizzle(row + 8 * r, i >> 4) + (i & 15)]];
         for (unsigned j = 0; j < 16; j++) {
             d[4 * j + 2 * r] = topkit_fused_dot(key, columns, 8 * j + column);
             d[4 * j + 2 * r + 1] = topkit_fused_dot(key, columns, 8 * j + column + 1);

@@ -9,8 +9,8 @@
  *
  * on every path and on the CPU executor. A dot product that is NaN counts as 0, as max(NaN, 0) does.
  *
- * Cost, for the 32 x 128 accumulators of a warp and a product (64 a lane): 64 max and 64 fma, 8 loads of 4 weights, and to bring the sums of
- * the four lanes together 12 instructions for 64 heads (24 for 32): each exchange hands half of the sums to the partner, so that in
+ * Cost, for a lane's 64 accumulators of a product: 64 max and 64 fma, 8 loads of 4 weights, and to bring the sums of the four lanes
+ * together 12 instructions for 64 heads (24 for 32): each exchange hands half of the sums to the partner, so that in
  * the end each lane has one whole score (two) and there is nothing left to broadcast. In sm_90a code of nvcc 13.0 the whole loop over a
  * tile, barriers, descriptors and compare included, has 413 instructions for 64 heads and both halves of the columns: 3.2 a head and score.
  */
@@ -19,7 +19,7 @@
 
 #include "fused_product.cuh"
 
-#define TOPKIT_FUSED_WEIGHT_ROW 36 /* floats from one lane's weights to the next lane's: 32, and 4 so that four lanes meet four bank groups */
+#define TOPKIT_FUSED_WEIGHT_ROW 36 /* floats from one lane's weights to the next one's: 32, and 4 so that their banks differ */
 #define TOPKIT_FUSED_WEIGHTS (4 * TOPKIT_FUSED_WEIGHT_ROW) /* of a product's columns */
 
 /* Where the weight of a product's column lies. */

@@ -144,15 +144,16 @@ struct fused_case {
             if (pool % 7919 == 0) FAIL("the table's step divides its size");
             for (int r = 0; r < requests; r++) {
                 for (int i = 0; i < positions; i++) {
-                    const size_t to = (size_t)table[(size_t)(r * pages + i / 64)] * 64 + (size_t)(i % 64), from = (size_t)r * (size_t)positions + (size_t)i;
+                    const size_t to = (size_t)table[(size_t)(r * pages + i / 64)] * 64 + (size_t)(i % 64);
+                    const size_t from = (size_t)r * (size_t)positions + (size_t)i;
                     memcpy(memory.data() + to * 128, keys.data() + from * 128, 128);
                     if (!scales.empty()) scale[to] = scales[from];
                 }
             }
         }
-        std::unique_ptr<on_device> d(new on_device{exact<uint8_t>(queries), exact<uint8_t>(memory), exact<float>(weights), exact<float>(scale),
-                                                   exact<int>(starts), exact<int>(ends), exact<int>(tables), exact<int>(table),
-                                                   guarded(sizeof(topkit_select_stats)), {}});
+        std::unique_ptr<on_device> d(new on_device{exact<uint8_t>(queries), exact<uint8_t>(memory), exact<float>(weights),
+                                                   exact<float>(scale), exact<int>(starts), exact<int>(ends), exact<int>(tables),
+                                                   exact<int>(table), guarded(sizeof(topkit_select_stats)), {}});
         d->stats.fill(0);
         topkit_fused_params &p = d->p;
         p.queries = d->queries.data;
@@ -192,7 +193,8 @@ struct fused_case {
     /* One launch and its check; a second one on the same workspace, which the first must have left as it found it. */
     void run(int k, int ties, int order, int splits) {
         const std::string schedule = next_schedule();
-        INFO("tokens " << tokens << ", heads " << heads << ", positions " << positions << ", k " << k << ", ties " << ties << ", order " << order);
+        INFO("tokens " << tokens << ", heads " << heads << ", positions " << positions << ", k " << k);
+        INFO("ties " << ties << ", order " << order);
         INFO("splits " << splits << ", paged " << paged << ", schedule " << schedule);
         const std::unique_ptr<on_device> d = upload(k);
         topkit_fused_params &p = d->p;

@@ -1,5 +1,5 @@
-/* The fused indexer (examples/fused.h): the product of one tile, the scores, the selection; by that order, so that the first case that fails
- * says which part is wrong. On the executor scalar code takes the tensor cores' place, all else is the same source.
+/* The fused indexer (examples/fused.h): the product of one tile, the scores, the selection; in that order, so that the first case that
+ * fails says which part is wrong. On the executor scalar code takes the tensor cores' place, all else is the same source.
  */
 #include "fused_case.h"
 #include "fused_product.cuh"
