@@ -21,7 +21,7 @@
  *   heads         32 or 64, d = 128; k 1 .. 4096
  *   device        sm_90a (fused_product.cuh); elsewhere the kernel traps, and topkit_fused refuses
  *   shared        about 150 KB, one block a multiprocessor
- *   workspace     64 KB for each query in flight (two runs a block), 8 bytes a query, and k pairs for each query and split
+ *   workspace     16 KB, 64 KB for each query in flight (two runs a block), and of split queries k pairs for each split
  *   reads         each key once a run, that is once for 256 / heads queries, and a sample of them once more
  *   determinism   as select.h: the set under lowest-index ties
  *

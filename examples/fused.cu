@@ -17,8 +17,16 @@ static_assert(CAPACITY >= TOPKIT_FUSED_MAX_K + 32 && SPLIT_CAPACITY >= SPLIT_MAX
 
 typedef struct fused_plan {
     int blocks, splits, capacity;
-    size_t buffers_at, merged_at, bytes; /* in the workspace, behind the queue and the merges */
+    size_t merged_at, bytes;
 } fused_plan;
+
+/* What lies at the front of a workspace, whatever the shape: all that must be zero before a launch, and is again behind it. The rest may
+ * hold what an earlier launch of another shape has left. */
+typedef struct fused_front {
+    topkit_queue queue;
+    topkit_fused_merge merges[TOPKIT_FUSED_SPLIT_TOKENS];
+} fused_front;
+static_assert(sizeof(fused_front) % 16 == 0, "the buffers behind it are aligned");
 
 static bool aligned(const void *p, size_t bytes) { return ((size_t)p & (bytes - 1)) == 0; }
 static int at_most(int a, int b) { return a < b ? a : b; }
@@ -29,7 +37,8 @@ static int check_shape(const topkit_fused_params *p) {
         return TOPKIT_ERROR_SHAPE;
     if (p->heads != 32 && p->heads != 64) return TOPKIT_ERROR_SHAPE;
     if (p->k < 0 || p->k > TOPKIT_FUSED_MAX_K) return TOPKIT_ERROR_K;
-    if (p->splits < 0 || p->splits > TOPKIT_FUSED_MAX_SPLITS || (p->splits > 1 && p->k > SPLIT_MAX_K)) return TOPKIT_ERROR_OPTION;
+    if (p->splits < 0 || p->splits > TOPKIT_FUSED_MAX_SPLITS) return TOPKIT_ERROR_OPTION;
+    if (p->splits > 1 && (p->k > SPLIT_MAX_K || p->tokens > TOPKIT_FUSED_SPLIT_TOKENS)) return TOPKIT_ERROR_OPTION;
     return TOPKIT_OK;
 }
 
@@ -70,21 +79,20 @@ static int make_plan(const topkit_fused_params *p, fused_plan *plan) {
     if (plan->splits == 0) {
         plan->splits = runs > 0 ? at_most(sm_count / runs, p->positions / SPLIT_MIN_POSITIONS) : 1;
         plan->splits = at_most(plan->splits, TOPKIT_FUSED_MAX_SPLITS);
-        if (plan->splits < 1 || p->k > SPLIT_MAX_K) plan->splits = 1;
+        if (plan->splits < 1 || p->k > SPLIT_MAX_K || p->tokens > TOPKIT_FUSED_SPLIT_TOKENS) plan->splits = 1;
     }
     plan->capacity = plan->splits > 1 ? SPLIT_CAPACITY : CAPACITY;
     plan->blocks = at_most(runs * plan->splits, sm_count);
     const size_t buffer = (size_t)plan->capacity * sizeof(topkit_candidate) + TOPKIT_FUSED_SAMPLE * sizeof(float);
     const size_t merges = plan->splits > 1 ? (size_t)p->tokens : 0;
-    plan->buffers_at = (sizeof(topkit_queue) + merges * sizeof(topkit_fused_merge) + 15) / 16 * 16;
-    plan->merged_at = plan->buffers_at + (size_t)plan->blocks * 2 * (size_t)each * buffer;
+    plan->merged_at = sizeof(fused_front) + (size_t)plan->blocks * 2 * (size_t)each * buffer;
     plan->bytes = plan->merged_at + merges * (size_t)plan->splits * (size_t)p->k * sizeof(topkit_candidate);
     return TOPKIT_OK;
 }
 
 static topkit_fused_job make_job(const topkit_fused_params *p, const fused_plan *plan) {
     topkit_fused_job job = {};
-    unsigned char *memory = (unsigned char *)p->workspace;
+    fused_front *front = (fused_front *)p->workspace;
     job.out.k = p->k;
     job.out.order = p->order;
     job.out.capacity = plan->capacity;
@@ -93,7 +101,7 @@ static topkit_fused_job make_job(const topkit_fused_params *p, const fused_plan 
     job.out.values = p->values;
     job.out.value_stride = p->value_stride ? p->value_stride : p->k;
     job.out.stats = p->stats;
-    job.out.queue = (topkit_queue *)memory;
+    job.out.queue = &front->queue;
     job.queries = (const unsigned char *)p->queries;
     job.keys = (const unsigned char *)p->keys;
     job.weights = p->weights;
@@ -108,9 +116,9 @@ static topkit_fused_job make_job(const topkit_fused_params *p, const fused_plan 
     job.tokens = p->tokens;
     job.positions = p->positions;
     job.splits = plan->splits;
-    job.merges = (topkit_fused_merge *)(memory + sizeof(topkit_queue));
-    job.buffers = memory + plan->buffers_at;
-    job.merged = (topkit_candidate *)(memory + plan->merged_at);
+    job.merges = front->merges;
+    job.buffers = (unsigned char *)(front + 1);
+    job.merged = (topkit_candidate *)((unsigned char *)p->workspace + plan->merged_at);
     return job;
 }
 
@@ -163,19 +171,20 @@ extern "C" int topkit_fused_scores(const topkit_fused_params *params, float *mat
     fused_plan plan;
     if (!params) return TOPKIT_ERROR_POINTER;
     topkit_fused_params p = *params;
+    p.k = 0;
+    p.ties = TOPKIT_TIES_ANY;
+    p.splits = 1;
     int status = check_shape(&p);
     if (status == TOPKIT_OK) status = check_inputs(&p);
     if (status == TOPKIT_OK && (!matrix || !aligned(matrix, 4))) status = TOPKIT_ERROR_POINTER;
     if (status == TOPKIT_OK && matrix_stride < 0) status = TOPKIT_ERROR_STRIDE;
     if (status == TOPKIT_OK) status = make_plan(&p, &plan);
     if (status != TOPKIT_OK || p.tokens == 0) return status;
+    plan.bytes = sizeof(fused_front); /* nothing is collected */
     status = check_workspace(&p, &plan);
     if (status != TOPKIT_OK) return status;
     topkit_fused_job job = make_job(&p, &plan);
-    job.splits = 1;
     job.matrix = matrix;
     job.matrix_stride = matrix_stride;
-    p.ties = TOPKIT_TIES_ANY;
-    plan.blocks = at_most(plan.blocks, (p.tokens * p.heads + TOPKIT_FUSED_COLUMNS - 1) / TOPKIT_FUSED_COLUMNS);
     return launch(&p, &plan, &job, (cudaStream_t)stream);
 }

@@ -18,7 +18,8 @@
  *   TOPKIT_ERROR_SHAPE   tokens or positions out of range, heads not 32 or 64
  *   TOPKIT_ERROR_K       k below 0 or above TOPKIT_FUSED_MAX_K
  *   TOPKIT_ERROR_STRIDE  index_stride, value_stride or matrix_stride too small; page strides too small or not a multiple of 16 bytes
- *   TOPKIT_ERROR_OPTION  ties or order is not one of the listed values, splits is negative or above TOPKIT_FUSED_MAX_SPLITS
+ *   TOPKIT_ERROR_OPTION  ties or order is not one of the listed values, splits is negative or above TOPKIT_FUSED_MAX_SPLITS, or
+ *                        above 1 with more than TOPKIT_FUSED_SPLIT_TOKENS tokens or with k above 2048
  *   TOPKIT_ERROR_DEVICE  no device of compute capability 9.0 (the kernel's matrix instructions exist nowhere else)
  */
 #ifndef TOPKIT_FUSED_H
@@ -30,7 +31,8 @@
 extern "C" {
 #endif
 
-enum { TOPKIT_FUSED_DEPTH = 128, TOPKIT_FUSED_PAGE = 64, TOPKIT_FUSED_MAX_K = 4096, TOPKIT_FUSED_MAX_SPLITS = 128 };
+enum { TOPKIT_FUSED_DEPTH = 128, TOPKIT_FUSED_PAGE = 64, TOPKIT_FUSED_MAX_K = 4096 };
+enum { TOPKIT_FUSED_MAX_SPLITS = 128, TOPKIT_FUSED_SPLIT_TOKENS = 2048 };
 
 /* All pointers are device pointers. Fields that are zero take the default named behind them. */
 typedef struct topkit_fused_params {
@@ -59,8 +61,9 @@ typedef struct topkit_fused_params {
     size_t workspace_bytes;
 } topkit_fused_params;
 
-/* Bytes of workspace that both functions below need on the current device: at most 64 KB for each query (and split) in flight, 8 bytes a
- * token, and nothing that grows with the positions. Reads tokens, heads, positions, k and splits only. */
+/* Bytes of workspace that both functions below need on the current device: 16 KB, and at most 64 KB for each query (and split) in flight;
+ * nothing grows with the positions. Reads tokens, heads, positions, k and splits only. A larger workspace serves as well, and one that is
+ * large enough for several shapes serves them all, without being zeroed again. */
 int topkit_fused_workspace(const topkit_fused_params *params, size_t *bytes);
 
 /* Enqueues the selection on `stream` (a cudaStream_t). */
