@@ -12,7 +12,8 @@
  * Cost, for a lane's 64 accumulators of a product: 64 max and 64 fma, 8 loads of 4 weights, and to bring the sums of the four lanes
  * together 12 instructions for 64 heads (24 for 32): each exchange hands half of the sums to the partner, so that in
  * the end each lane has one whole score (two) and there is nothing left to broadcast. In sm_90a code of nvcc 13.0 the whole loop over a
- * tile, barriers, descriptors and compare included, has about 420 instructions for 64 heads and both halves of the columns: 3.3 a head and score.
+ * tile, barriers, descriptors and compare included, has about 420 instructions for 64 heads and both halves of the columns: 3.3 for each
+ * head of a score.
  */
 #ifndef TOPKIT_FUSED_SCORE_CUH
 #define TOPKIT_FUSED_SCORE_CUH
