@@ -153,7 +153,7 @@ static __global__ void __launch_bounds__(TOPKIT_SPLIT_THREADS, 1) topkit_split_s
         topkit_collector_clear(c);
         s->collected.dropped = s->collected.compactions = 0;
     }
-    topkit_copy_async_wait_but_last(); /* the sample */
+    topkit_copy_async_wait_left<1>(); /* the sample */
     topkit_group_sync(block);
 
     topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);

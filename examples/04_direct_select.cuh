@@ -148,7 +148,7 @@ static __global__ void __launch_bounds__(TOPKIT_DIRECT_THREADS, 1) topkit_direct
     while (r < job.rows) {
         int claim = 0; /* [1] looked at below, so that the atomic's way to memory and back costs nothing */
         if (block.thread == 0) claim = topkit_queue_claim(job.queue, workers);
-        topkit_copy_async_wait_but_last();
+        topkit_copy_async_wait_left<1>();
         topkit_group_sync(block);
 
         const topkit_row &row = s->rows[turn]; /* stays in shared memory */

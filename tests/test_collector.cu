@@ -58,6 +58,71 @@ TEST_CASE("gate: the float compare of a tile admits what the gate admits") {
     }
 }
 
+/* ---- scores in registers ---- */
+
+enum { LANES_CAPACITY = 20, LANES_CLASSES = 4, LANES_ROUNDS = 6 };
+
+/* Every warp offers a score of each lane, round after round; lane l's collector is that of class l mod 4. hits: (rounds x threads). */
+static __global__ void collector_lanes(const unsigned char *hits, topkit_candidate *out, topkit_collector_state *states, int *returned) {
+    TOPKIT_SHARED(memory);
+    topkit_collector_state *state = (topkit_collector_state *)memory;
+    topkit_candidate *items = (topkit_candidate *)(state + LANES_CLASSES); /* (classes x capacity) */
+    const topkit_group warp = topkit_group_warp(), block = topkit_group_block();
+    const int own = (int)(topkit_lane(warp) % LANES_CLASSES);
+    const topkit_collector c = {items + own * LANES_CAPACITY, LANES_CAPACITY, nullptr, state + own};
+    if (block.thread < LANES_CLASSES) topkit_collector_clear(c);
+    topkit_group_sync(block);
+    for (int round = 0; round < LANES_ROUNDS; round++) {
+        const int n = round * (int)block.size + (int)block.thread;
+        returned[n] = topkit_collect_lanes(warp, c, 0x11111111u << own, hits[n] != 0, 1000u + (unsigned)n, n);
+    }
+    topkit_group_sync(block);
+    for (unsigned i = block.thread; i < LANES_CLASSES * LANES_CAPACITY; i += block.size) out[i] = items[i];
+    if (block.thread < LANES_CLASSES) states[block.thread] = state[block.thread];
+}
+
+TEST_CASE("collector: scores in registers, a collector for each class of lanes") {
+    const int threads = 64, total = threads * LANES_ROUNDS;
+    for (int density : {0, 3, 40, 100}) {
+        std::vector<unsigned char> hits(total);
+        for (int n = 0; n < total; n++) hits[(size_t)n] = (int)(hashed(density, n) % 100) < density;
+        device_buffer<unsigned char> in(hits);
+        device_buffer<topkit_candidate> out(LANES_CLASSES * LANES_CAPACITY);
+        device_buffer<topkit_collector_state> states(LANES_CLASSES);
+        device_buffer<int> returned(total);
+        under_all_schedules([&] {
+            test_launch(1, threads, LANES_CLASSES * (sizeof(topkit_collector_state) + LANES_CAPACITY * sizeof(topkit_candidate)),
+                        collector_lanes, in.data, out.data, states.data, returned.data);
+            const std::vector<topkit_candidate> items = out.read();
+            const std::vector<int> said = returned.read();
+            const std::vector<topkit_collector_state> state = states.read();
+            for (int own = 0; own < LANES_CLASSES; own++) {
+                std::vector<int> stored; /* what was said to be stored: all hits of a class, warp and round, or none */
+                unsigned count = 0;
+                for (int n = 0; n < total; n++) {
+                    if (n % LANES_CLASSES != own) continue;
+                    int mates = 0;
+                    for (int l = n / 32 * 32 + own; l < n / 32 * 32 + 32; l += LANES_CLASSES) mates += hits[(size_t)l];
+                    REQUIRE((said[(size_t)n] == mates || (mates > 0 && said[(size_t)n] == -1)));
+                    if (hits[(size_t)n] && said[(size_t)n] >= 0) stored.push_back(n);
+                    count += hits[(size_t)n];
+                }
+                REQUIRE(state[(size_t)own].count == count);
+                REQUIRE(stored.size() == (count < state[(size_t)own].stored ? count : state[(size_t)own].stored));
+                REQUIRE((count > LANES_CAPACITY) == (stored.size() < count));
+                std::vector<int> held;
+                for (size_t i = 0; i < stored.size(); i++) {
+                    const topkit_candidate item = items[(size_t)own * LANES_CAPACITY + i];
+                    REQUIRE(item.bits == 1000u + (unsigned)item.index);
+                    held.push_back(item.index);
+                }
+                std::sort(held.begin(), held.end());
+                REQUIRE(held == stored);
+            }
+        });
+    }
+}
+
 static __global__ void collector_admits(const unsigned *bits, int count, unsigned key, int bound, int index, unsigned *admitted) {
     const topkit_gate gate = topkit_gate_at(key, bound);
     for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x)

@@ -112,12 +112,13 @@ TOPKIT_FN void topkit_copy_async_wait(void) {
 #endif
 }
 
-/* Waits until all but the group committed last are complete. */
-TOPKIT_FN void topkit_copy_async_wait_but_last(void) {
+/* Waits until no more than the LEFT latest commits of the calling thread are under way: the copies of those before them are complete. */
+template <int LEFT>
+TOPKIT_FN void topkit_copy_async_wait_left(void) {
 #if TOPKIT_PTX
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 #elif defined(TOPKIT_SIMT)
-    simt_cp_async_wait(1);
+    simt_cp_async_wait(LEFT);
 #endif
 }
 
@@ -128,6 +129,26 @@ TOPKIT_FN unsigned topkit_peek(const unsigned *p) {
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 #else
     return *(const volatile unsigned *)p;
+#endif
+}
+
+/* The same for 8 bytes that change together: a gate's key and bound in one word. */
+TOPKIT_FN unsigned long long topkit_peek_pair(const unsigned long long *p) {
+#ifdef TOPKIT_SIMT
+    simt_preempt();
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+#else
+    return *(const volatile unsigned long long *)p;
+#endif
+}
+
+/* Orders the calling thread's memory accesses before and behind it, as its block sees them: around relaxed atomics it makes a release or an
+ * acquire of them. Cheaper than __threadfence_block(), which also orders stores before later loads. */
+TOPKIT_FN void topkit_fence_block(void) {
+#if TOPKIT_PTX
+    asm volatile("fence.acq_rel.cta;" ::: "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_fence();
 #endif
 }
 

@@ -34,7 +34,8 @@ __global__ void every_call_ptx(unsigned *out, const float *scores) {
 #if TOPKIT_PTX
     out[6] = topkit_shared_address(copied);
 #endif
-    out[7] = topkit_peek(out + 8);
+    out[7] = topkit_peek(out + 8) + (unsigned)topkit_peek_pair((const unsigned long long *)(out + 10));
+    topkit_fence_block();
     topkit_relax();
     topkit_bar_sync(1, 64);
     topkit_bar_arrive(2, 64);
@@ -43,6 +44,7 @@ __global__ void every_call_ptx(unsigned *out, const float *scores) {
     topkit_copy_async_4(copied, scores);
     topkit_copy_async_16(copied + 4, scores + 4);
     topkit_copy_async_commit();
+    topkit_copy_async_wait_left<1>();
     topkit_copy_async_wait();
     topkit_store_release(out + 2, topkit_load_acquire(out + 3) + topkit_add_acq_rel(out + 4, 1));
     topkit_mbarrier_init(&bar, 64);
@@ -165,6 +167,7 @@ static __device__ void every_call_collect(const float *scores, int length, int k
     gate = topkit_compact<TIES>(g, c, k, s);
     out[3] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_ASCENDING, c, s) + topkit_collector_held(c);
     out[4] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_SHUFFLED, c, s);
+    out[5] = topkit_collect_lanes(g, c, 0x55555555u << (g.thread & 1), out[6] > 3, (unsigned)out[7], length);
 }
 
 __global__ void every_call_collector(const float *scores, int length, int k, topkit_candidate *items, float *stages, int *out) {

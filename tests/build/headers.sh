@@ -1,7 +1,7 @@
 # headers.sh (D02): every public header compiles when it is the only include.
 #
 # Device headers: under nvcc (down to PTX: code for the host has none of them), and as C++ with the executor's prelude under each C++
-# compiler that is here. Host headers (version.h, select.h, plan.h): as C11 and C++17 with no other help. That the installed list and the
+# compiler that is here. Host headers (version.h, select.h, plan.h, fused.h): as C11 and C++17 with no other help. That the installed list and the
 # single header are complete is checked too.
 . "${0%/*}/common.sh"
 
@@ -26,7 +26,7 @@ for name in $(sed -n 's/^TOPKIT_FN.* \**\(topkit_[a-z0-9_]*\)(.*/\1/p' "$source"
     grep -q "$name[(<]" "$source/tests/build/every_call.cu" || fail "every_call.cu does not call $name"
 done
 
-for header in topkit/version.h select.h plan.h; do
+for header in topkit/version.h select.h plan.h fused.h; do
     printf '#include "%s"\nextern int unit;\nint unit = 0;\n' "$header" >unit.c
     cp unit.c unit.cpp
     for cxx in $compilers; do

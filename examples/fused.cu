@@ -1,0 +1,190 @@
+/* fused.cu: the host side of the fused indexer: checks the arguments, shares out blocks and workspace, launches (fused.h has the contract).
+ *
+ * One block a multiprocessor. Where there are fewer runs of queries than multiprocessors, the ranges are split among several blocks; a
+ * block then collects its share of what passes a gate that all splits of a query propose alike, and the last to finish refines.
+ */
+#include "06_fused_indexer.cuh"
+
+enum {
+    CAPACITY = 6144,       /* with its sample of 16 KB: 64 KB a query */
+    SPLIT_CAPACITY = 4096, /* and 16 KB of merged pairs */
+    SPLIT_MAX_K = 2048,
+    SPLIT_MIN_POSITIONS = 2048 /* of a split: about what its sample costs at k = 2048 */
+};
+static_assert(CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 <= 65536, "fused.h: 64 KB a query");
+static_assert(SPLIT_CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 + SPLIT_MAX_K * 8 <= 65536, "fused.h: 64 KB a query and split");
+static_assert(CAPACITY >= TOPKIT_FUSED_MAX_K + 32 && SPLIT_CAPACITY >= SPLIT_MAX_K + 32, "a compacted buffer has room for an append");
+
+typedef struct fused_plan {
+    int blocks, splits, capacity;
+    size_t merged_at, bytes;
+} fused_plan;
+
+/* What lies at the front of a workspace, whatever the shape: all that must be zero before a launch, and is again behind it. The rest may
+ * hold what an earlier launch of another shape has left. */
+typedef struct fused_front {
+    topkit_queue queue;
+    topkit_fused_merge merges[TOPKIT_FUSED_SPLIT_TOKENS];
+} fused_front;
+static_assert(sizeof(fused_front) % 16 == 0, "the buffers behind it are aligned");
+
+static bool aligned(const void *p, size_t bytes) { return ((size_t)p & (bytes - 1)) == 0; }
+static int at_most(int a, int b) { return a < b ? a : b; }
+
+/* Everything that can be said without a device and without looking at the outputs. */
+static int check_shape(const topkit_fused_params *p) {
+    if (p->tokens < 0 || p->tokens > TOPKIT_MAX_ROWS / TOPKIT_FUSED_MAX_SPLITS || p->positions < 0 || p->positions > TOPKIT_MAX_LENGTH)
+        return TOPKIT_ERROR_SHAPE;
+    if (p->heads != 32 && p->heads != 64) return TOPKIT_ERROR_SHAPE;
+    if (p->k < 0 || p->k > TOPKIT_FUSED_MAX_K) return TOPKIT_ERROR_K;
+    if (p->splits < 0 || p->splits > TOPKIT_FUSED_MAX_SPLITS) return TOPKIT_ERROR_OPTION;
+    if (p->splits > 1 && (p->k > SPLIT_MAX_K || p->tokens > TOPKIT_FUSED_SPLIT_TOKENS)) return TOPKIT_ERROR_OPTION;
+    return TOPKIT_OK;
+}
+
+static int check_inputs(const topkit_fused_params *p) {
+    if (p->page_bytes % 16 || (p->page_bytes && p->page_bytes < TOPKIT_FUSED_PAGE * TOPKIT_FUSED_ROW) ||
+        (p->scale_stride && p->scale_stride < TOPKIT_FUSED_PAGE) || p->table_stride < 0)
+        return TOPKIT_ERROR_STRIDE;
+    if (p->tokens == 0) return TOPKIT_OK;
+    if (!p->queries || !p->weights || (!p->keys && p->positions > 0)) return TOPKIT_ERROR_POINTER;
+    if (!aligned(p->queries, 16) || !aligned(p->keys, 16) || !aligned(p->weights, 4) || !aligned(p->key_scales, 4) ||
+        !aligned(p->page_table, 4) || !aligned(p->tables, 4) || !aligned(p->starts, 4) || !aligned(p->ends, 4))
+        return TOPKIT_ERROR_POINTER;
+    return TOPKIT_OK;
+}
+
+static int check_outputs(const topkit_fused_params *p) {
+    if (p->ties != TOPKIT_TIES_ANY && p->ties != TOPKIT_TIES_LOWEST_INDEX) return TOPKIT_ERROR_OPTION;
+    if (p->order < TOPKIT_ORDER_NONE || p->order > TOPKIT_ORDER_SCORE) return TOPKIT_ERROR_OPTION;
+    if ((p->index_stride != 0 && p->index_stride < p->k) || (p->values && p->value_stride != 0 && p->value_stride < p->k))
+        return TOPKIT_ERROR_STRIDE;
+    if (p->tokens == 0 || p->k == 0) return TOPKIT_OK;
+    if (!p->indices || !aligned(p->indices, 4) || !aligned(p->values, 4) || !aligned(p->stats, 8)) return TOPKIT_ERROR_POINTER;
+    return TOPKIT_OK;
+}
+
+static int make_plan(const topkit_fused_params *p, fused_plan *plan) {
+    int device = 0, major = 0, minor = 0, sm_count = 0, shared = 0;
+    if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess) {
+        cudaGetLastError(); /* reported as our status: must not surface again in the caller's next check */
+        return TOPKIT_ERROR_DEVICE;
+    }
+    if (major != 9 || minor != 0 || shared < (int)TOPKIT_FUSED_SHARED) return TOPKIT_ERROR_DEVICE;
+    const int each = TOPKIT_FUSED_COLUMNS / p->heads, runs = (p->tokens + each - 1) / each;
+    plan->splits = p->splits;
+    if (plan->splits == 0) {
+        plan->splits = runs > 0 ? at_most(sm_count / runs, p->positions / SPLIT_MIN_POSITIONS) : 1;
+        plan->splits = at_most(plan->splits, TOPKIT_FUSED_MAX_SPLITS);
+        if (plan->splits < 1 || p->k > SPLIT_MAX_K || p->tokens > TOPKIT_FUSED_SPLIT_TOKENS) plan->splits = 1;
+    }
+    plan->capacity = plan->splits > 1 ? SPLIT_CAPACITY : CAPACITY;
+    plan->blocks = at_most(runs * plan->splits, sm_count);
+    const size_t buffer = (size_t)plan->capacity * sizeof(topkit_candidate) + TOPKIT_FUSED_SAMPLE * sizeof(float);
+    const size_t merges = plan->splits > 1 ? (size_t)p->tokens : 0;
+    plan->merged_at = sizeof(fused_front) + (size_t)plan->blocks * 2 * (size_t)each * buffer;
+    plan->bytes = plan->merged_at + merges * (size_t)plan->splits * (size_t)p->k * sizeof(topkit_candidate);
+    return TOPKIT_OK;
+}
+
+static topkit_fused_job make_job(const topkit_fused_params *p, const fused_plan *plan) {
+    topkit_fused_job job = {};
+    fused_front *front = (fused_front *)p->workspace;
+    job.out.k = p->k;
+    job.out.order = p->order;
+    job.out.capacity = plan->capacity;
+    job.out.indices = p->indices;
+    job.out.index_stride = p->index_stride ? p->index_stride : p->k;
+    job.out.values = p->values;
+    job.out.value_stride = p->value_stride ? p->value_stride : p->k;
+    job.out.stats = p->stats;
+    job.out.queue = &front->queue;
+    job.queries = (const unsigned char *)p->queries;
+    job.keys = (const unsigned char *)p->keys;
+    job.weights = p->weights;
+    job.scales = p->key_scales;
+    job.page_table = p->page_table;
+    job.table_stride = p->table_stride;
+    job.page_bytes = p->page_table && p->page_bytes ? p->page_bytes : TOPKIT_FUSED_PAGE * TOPKIT_FUSED_ROW;
+    job.scale_stride = p->page_table && p->scale_stride ? p->scale_stride : (long long)TOPKIT_FUSED_PAGE;
+    job.tables = p->tables;
+    job.starts = p->starts;
+    job.ends = p->ends;
+    job.tokens = p->tokens;
+    job.positions = p->positions;
+    job.splits = plan->splits;
+    job.merges = front->merges;
+    job.buffers = (unsigned char *)(front + 1);
+    job.merged = (topkit_candidate *)((unsigned char *)p->workspace + plan->merged_at);
+    return job;
+}
+
+static int launch(const topkit_fused_params *p, const fused_plan *plan, const topkit_fused_job *job, cudaStream_t stream) {
+    const bool any = p->ties == TOPKIT_TIES_ANY;
+    void (*const wide)(topkit_fused_job) = any ? topkit_fused_kernel<TOPKIT_ANY, 64> : topkit_fused_kernel<TOPKIT_LOWEST_INDEX, 64>;
+    void (*const narrow)(topkit_fused_job) = any ? topkit_fused_kernel<TOPKIT_ANY, 32> : topkit_fused_kernel<TOPKIT_LOWEST_INDEX, 32>;
+    void (*const kernel)(topkit_fused_job) = p->heads == 64 ? wide : narrow;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)plan->blocks);
+    config.blockDim = dim3(TOPKIT_FUSED_THREADS);
+    config.dynamicSmemBytes = TOPKIT_FUSED_SHARED;
+    config.stream = stream;
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)TOPKIT_FUSED_SHARED) != cudaSuccess ||
+        cudaLaunchKernelEx(&config, kernel, *job) != cudaSuccess) {
+        cudaGetLastError(); /* reported as our status: must not surface again in the caller's next check */
+        return TOPKIT_ERROR_LAUNCH;
+    }
+    return TOPKIT_OK;
+}
+
+static int check_workspace(const topkit_fused_params *p, const fused_plan *plan) {
+    return !p->workspace || !aligned(p->workspace, 16) || p->workspace_bytes < plan->bytes ? TOPKIT_ERROR_WORKSPACE : TOPKIT_OK;
+}
+
+extern "C" int topkit_fused_workspace(const topkit_fused_params *params, size_t *bytes) {
+    fused_plan plan;
+    if (!params || !bytes) return TOPKIT_ERROR_POINTER;
+    int status = check_shape(params);
+    if (status == TOPKIT_OK) status = make_plan(params, &plan);
+    if (status == TOPKIT_OK) *bytes = plan.bytes;
+    return status;
+}
+
+extern "C" int topkit_fused(const topkit_fused_params *params, void *stream) {
+    fused_plan plan;
+    if (!params) return TOPKIT_ERROR_POINTER;
+    int status = check_shape(params);
+    if (status == TOPKIT_OK) status = check_inputs(params);
+    if (status == TOPKIT_OK) status = check_outputs(params);
+    if (status == TOPKIT_OK) status = make_plan(params, &plan);
+    if (status != TOPKIT_OK || params->tokens == 0 || params->k == 0) return status;
+    status = check_workspace(params, &plan);
+    if (status != TOPKIT_OK) return status;
+    const topkit_fused_job job = make_job(params, &plan);
+    return launch(params, &plan, &job, (cudaStream_t)stream);
+}
+
+extern "C" int topkit_fused_scores(const topkit_fused_params *params, float *matrix, long long matrix_stride, void *stream) {
+    fused_plan plan;
+    if (!params) return TOPKIT_ERROR_POINTER;
+    topkit_fused_params p = *params;
+    p.k = 0;
+    p.ties = TOPKIT_TIES_ANY;
+    p.splits = 1;
+    int status = check_shape(&p);
+    if (status == TOPKIT_OK) status = check_inputs(&p);
+    if (status == TOPKIT_OK && (!matrix || !aligned(matrix, 4))) status = TOPKIT_ERROR_POINTER;
+    if (status == TOPKIT_OK && matrix_stride < 0) status = TOPKIT_ERROR_STRIDE;
+    if (status == TOPKIT_OK) status = make_plan(&p, &plan);
+    if (status != TOPKIT_OK || p.tokens == 0) return status;
+    plan.bytes = sizeof(fused_front); /* nothing is collected */
+    status = check_workspace(&p, &plan);
+    if (status != TOPKIT_OK) return status;
+    topkit_fused_job job = make_job(&p, &plan);
+    job.matrix = matrix;
+    job.matrix_stride = matrix_stride;
+    return launch(&p, &plan, &job, (cudaStream_t)stream);
+}
