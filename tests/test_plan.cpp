@@ -57,7 +57,7 @@ static const char *plan_fault(const topkit_plan &p, int rows, int k, int route, 
         const int each = (p.blocks + d.sm_count - 1) / d.sm_count; /* persistent blocks, all resident at once */
         if (p.blocks > rows) return "more persistent blocks than rows";
         if (each * (p.shared_bytes + 1024) > d.shared_per_sm || each * p.threads > d.threads_per_sm) return "more blocks than fit at once";
-        if (p.capacity < k + 512) return "a buffer that a compaction may not make room in";
+        if (p.capacity < k + 1024) return "a buffer that a compaction may not make room in";
         if (p.workspace_bytes > 65536 + 4 * (size_t)rows) return "workspace above 64 KB and 4 bytes a row";
     }
     return nullptr;

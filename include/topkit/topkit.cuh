@@ -9,6 +9,7 @@
  *   candidate, sink       what is collected, and where the selected go
  *   refiner               the exact k of m candidates
  *   collector             gate, append, compaction, scan
+ *   half                  rows of 16-bit scores: their tiles, scan and sample
  *   order                 sorted output
  *   scheduler             which row next
  */
@@ -28,6 +29,7 @@
 #include "topkit/sink.cuh"
 #include "topkit/refiner.cuh"
 #include "topkit/collector.cuh"
+#include "topkit/half.cuh"
 #include "topkit/order.cuh"
 #include "topkit/scheduler.cuh"
 
