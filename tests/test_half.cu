@@ -136,7 +136,7 @@ static __global__ void half_masks(const SCORE *scores, int length, const unsigne
         topkit_tile tile;
         topkit_half_tile_load(tiles, n % tiles.count, topkit_lane(g), &tile);
         masks[n * 32 + (int)topkit_lane(g)] = topkit_half_gate_mask<TIES, SCORE>(g, gate, &tile);
-        values[n / tiles.count] = gate.value;
+        if (n % tiles.count == 0 && topkit_lane(g) == 0) values[n / tiles.count] = gate.value;
     }
 }
 
