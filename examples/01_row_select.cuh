@@ -15,6 +15,7 @@
  *
  * Rows of at most k scores are copied out; rows that fit the buffer skip [2] and [3] and collect everything.
  *
+ *   scores        float, or 16-bit ones (SCORE is topkit_bf16 or topkit_f16): the same steps over half the bytes, by half.cuh
  *   k             1 .. 4096 (plan.c)
  *   shared        40 KB and 8 bytes a candidate: 104 KB for k <= 2048, two blocks a multiprocessor
  *   workspace     16 bytes + 4 a row, zeroed once
@@ -28,28 +29,30 @@
 #define TOPKIT_ROW_THREADS 512
 #define TOPKIT_ROW_SAMPLE (TOPKIT_ROW_THREADS / 32 * TOPKIT_TILE) /* samples at most: they lie where the stages lie later */
 
-typedef struct topkit_row_select_storage {
+template <typename SCORE>
+struct topkit_row_select_storage {
     topkit_refiner_storage refiner;
     topkit_collector_state collected;
-    topkit_row rows[2]; /* the present row and the next, by turns: in shared memory, for registers are short in the scan */
+    topkit_row_of<SCORE> rows[2]; /* the present row and the next, by turns: in shared memory, for registers are short in the scan */
     int next, builds;
-} topkit_row_select_storage;
+};
 
-#define TOPKIT_ROW_HEADER ((sizeof(topkit_row_select_storage) + 15) / 16 * 16)
+#define TOPKIT_ROW_HEADER ((sizeof(topkit_row_select_storage<float>) + 15) / 16 * 16)
 
 /* Row r becomes the next one: where it lies, and its sample under way. */
-static __device__ __forceinline__ void topkit_row_begin(topkit_group block, const topkit_select_job &job, int r, topkit_row *slot,
-                                                        float *sample) {
+template <typename SCORE>
+static __device__ __forceinline__ void topkit_row_begin(topkit_group block, const topkit_select_job &job, int r,
+                                                        topkit_row_of<SCORE> *slot, float *sample) {
     if (r >= job.rows) return;
-    const topkit_row row = topkit_job_row(job, r);
+    const topkit_row_of<SCORE> row = topkit_job_row<SCORE>(job, r);
     if (topkit_job_samples(job, row)) topkit_sample_async(block, topkit_job_sampling(job, row, r, TOPKIT_ROW_SAMPLE), sample);
     if (block.thread == 0) *slot = row;
 }
 
-template <int TIES>
+template <int TIES, typename SCORE = float>
 static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_select_kernel(topkit_select_job job) {
     TOPKIT_SHARED(memory);
-    topkit_row_select_storage *s = (topkit_row_select_storage *)memory;
+    topkit_row_select_storage<SCORE> *s = (topkit_row_select_storage<SCORE> *)memory;
     float *sample = (float *)(memory + TOPKIT_ROW_HEADER); /* (TOPKIT_ROW_SAMPLE) the stages' memory while no scan runs */
     topkit_candidate *items = (topkit_candidate *)(sample + TOPKIT_ROW_SAMPLE); /* (capacity) */
     const topkit_group block = topkit_group_block();
@@ -79,14 +82,14 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
         topkit_copy_async_wait();
         topkit_group_sync(block);
 
-        const topkit_row row = s->rows[turn];
+        const topkit_row_of<SCORE> row = s->rows[turn];
         const int wanted = row.length < job.k ? row.length : job.k;
         const bool copied = topkit_job_copies(job, row);
         int held = 0, recoveries = 0;
         if (!copied) {
             topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
             if (topkit_job_samples(job, row)) {
-                const int count = topkit_sample_count(topkit_job_sampling(job, row, r, TOPKIT_ROW_SAMPLE)); /* [2] */
+                const int count = topkit_job_sampled(block, row, topkit_job_sampling(job, row, r, TOPKIT_ROW_SAMPLE), sample); /* [2] */
                 const int rank = topkit_job_rank(job, row.length, count);
                 gate = topkit_gate_at(topkit_propose_from_sample(block, sample, count, rank, 0, &s->refiner.digit).key,
                                       TOPKIT_INDEX_LIMIT); /* [3] */
@@ -116,7 +119,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
         topkit_row_begin(block, job, s->next, &s->rows[turn ^ 1], sample);
 
         /* [6] [7] */
-        if (copied) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink(job, r));
+        if (copied) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink<SCORE>(job, r));
         else topkit_job_deliver<TIES>(block, job, r, row, items, held, 0, &s->refiner);
         if (block.thread == 0) {
             topkit_job_count(job, row, 1, held, recoveries, &s->collected);

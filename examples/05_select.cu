@@ -27,9 +27,10 @@ static int device_facts(topkit_device_facts *facts) {
 
 static int make_plan(const topkit_select_params *p, topkit_plan *plan) {
     topkit_device_facts facts;
-    const int status = device_facts(&facts);
+    int route = p->route, status = topkit_score_route(p->score_type, &route);
+    if (status == TOPKIT_OK) status = device_facts(&facts);
     if (status != TOPKIT_OK) return status;
-    return topkit_make_plan(p->rows, p->max_length, p->k, p->order, p->route, &facts, plan);
+    return topkit_make_plan(p->rows, p->max_length, p->k, p->order, route, &facts, plan);
 }
 
 static bool aligned(const void *p, size_t bytes) { return ((size_t)p & (bytes - 1)) == 0; }
@@ -38,14 +39,15 @@ static bool aligned(const void *p, size_t bytes) { return ((size_t)p & (bytes - 
 static int check(const topkit_select_params *p) {
     if (p->rows < 0 || p->rows > TOPKIT_MAX_ROWS || p->max_length < 0 || p->max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
     if (p->k < 0) return TOPKIT_ERROR_K;
-    if (p->score_type != TOPKIT_SCORE_F32) return TOPKIT_ERROR_SCORE_TYPE;
+    if (p->score_type < TOPKIT_SCORE_F32 || p->score_type > TOPKIT_SCORE_F16) return TOPKIT_ERROR_SCORE_TYPE;
     if (p->ties != TOPKIT_TIES_ANY && p->ties != TOPKIT_TIES_LOWEST_INDEX) return TOPKIT_ERROR_OPTION;
     if (p->row_stride < 0 || (p->column_stride != 0 && p->column_stride != 1)) return TOPKIT_ERROR_STRIDE;
     if ((p->index_stride != 0 && p->index_stride < p->k) || (p->values && p->value_stride != 0 && p->value_stride < p->k))
         return TOPKIT_ERROR_STRIDE;
     if (p->rows == 0 || p->k == 0) return TOPKIT_OK;
     if ((!p->scores && p->max_length > 0) || !p->indices) return TOPKIT_ERROR_POINTER;
-    if (!aligned(p->scores, 4) || !aligned(p->indices, 4) || !aligned(p->values, 4) || !aligned(p->row_starts, 4) ||
+    const size_t score_bytes = p->score_type == TOPKIT_SCORE_F32 ? 4 : 2;
+    if (!aligned(p->scores, score_bytes) || !aligned(p->indices, 4) || !aligned(p->values, score_bytes) || !aligned(p->row_starts, 4) ||
         !aligned(p->lengths, 4) || !aligned(p->stats, 8))
         return TOPKIT_ERROR_POINTER;
     return TOPKIT_OK;
@@ -119,6 +121,13 @@ static_assert(TOPKIT_SPLIT_THREADS == 512 && TOPKIT_SPLIT_HEADER <= 8192, "plan.
 static_assert(TOPKIT_DIRECT_THREADS == 768 && TOPKIT_DIRECT_HEADER + TOPKIT_DIRECT_SAMPLE * sizeof(float) <= 16384, "plan.c");
 static_assert(TOPKIT_ANY_K_HEADER + TOPKIT_ROW_THREADS / 32 * TOPKIT_EMIT_STAGE * sizeof(float) <= 57344, "plan.c");
 
+template <typename SCORE>
+static int launch_row(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
+    const bool any = p->ties == TOPKIT_TIES_ANY;
+    return launch(any ? topkit_row_select_kernel<TOPKIT_ANY, SCORE> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX, SCORE>, p, plan,
+                  stream);
+}
+
 static int launch_route(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
     const bool any = p->ties == TOPKIT_TIES_ANY;
     switch (plan->route) {
@@ -128,7 +137,9 @@ static int launch_route(const topkit_select_params *p, const topkit_plan *plan, 
                               stream);
             return launch(any ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
         case TOPKIT_ROUTE_ROW:
-            return launch(any ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
+            if (p->score_type == TOPKIT_SCORE_BF16) return launch_row<topkit_bf16>(p, plan, stream);
+            if (p->score_type == TOPKIT_SCORE_F16) return launch_row<topkit_f16>(p, plan, stream);
+            return launch_row<float>(p, plan, stream);
         case TOPKIT_ROUTE_PIPELINED:
             return launch(any ? topkit_pipelined_select_kernel<TOPKIT_ANY> : topkit_pipelined_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan,
                           stream);

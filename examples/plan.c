@@ -37,11 +37,12 @@ enum {
 
 static int at_most(int a, int b) { return a < b ? a : b; }
 
-/* What the row kernel's buffer must hold at the least: k and a tile, so that a compaction makes room, and the sorter's power of two. */
+/* What the row kernel's buffer must hold at the least: k and a tile (of 16-bit scores, the larger one), so that a compaction makes room,
+ * and the sorter's power of two. */
 static int row_least_capacity(int k) {
     int room = 1;
     while (room < k) room *= 2;
-    return room > k + 512 ? room : k + 512;
+    return room > k + 1024 ? room : k + 1024;
 }
 
 static bool can_pipeline(int k, const topkit_device_facts *device) {
@@ -175,6 +176,13 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     return status;
 }
 
+int topkit_score_route(int score_type, int *route) {
+    if (score_type < TOPKIT_SCORE_F32 || score_type > TOPKIT_SCORE_F16) return TOPKIT_ERROR_SCORE_TYPE;
+    if (score_type == TOPKIT_SCORE_F32) return TOPKIT_OK;
+    if (*route == TOPKIT_ROUTE_AUTO) *route = TOPKIT_ROUTE_ROW;
+    return *route == TOPKIT_ROUTE_ROW ? TOPKIT_OK : TOPKIT_ERROR_SCORE_TYPE;
+}
+
 const char *topkit_status_text(int status) {
     switch (status) {
         case TOPKIT_OK: return "success";
@@ -182,7 +190,7 @@ const char *topkit_status_text(int status) {
         case TOPKIT_ERROR_SHAPE: return "rows or max_length is negative or above TOPKIT_MAX_ROWS or TOPKIT_MAX_LENGTH";
         case TOPKIT_ERROR_K: return "k is negative or above what the route supports in this order";
         case TOPKIT_ERROR_STRIDE: return "row_stride is negative, index_stride or value_stride is below k, or column_stride is not 1";
-        case TOPKIT_ERROR_SCORE_TYPE: return "this build does not read scores of that type";
+        case TOPKIT_ERROR_SCORE_TYPE: return "scores of that type are not read, or not by that route";
         case TOPKIT_ERROR_OPTION: return "ties, order or route is not one of the supported values, or the route does not take rows so long";
         case TOPKIT_ERROR_WORKSPACE:
             return "the workspace is null, not aligned to 16 bytes or smaller than topkit_select_workspace asks for";

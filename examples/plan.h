@@ -40,6 +40,10 @@ typedef struct topkit_plan {
 /* Returns a topkit_status and fills `plan` only when it is TOPKIT_OK. */
 int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan);
 
+/* The route for scores of a type, where *route is the one asked for: 16-bit scores are read by the row kernel alone, which is then what
+ * AUTO means. Returns a topkit_status. */
+int topkit_score_route(int score_type, int *route);
+
 #ifdef __cplusplus
 }
 #endif

@@ -27,14 +27,14 @@ typedef enum topkit_status {
     TOPKIT_ERROR_SHAPE = 2,      /* rows or max_length negative, or above TOPKIT_MAX_ROWS or TOPKIT_MAX_LENGTH */
     TOPKIT_ERROR_K = 3,          /* k negative, or above what the route supports in this order */
     TOPKIT_ERROR_STRIDE = 4,     /* row_stride negative, index_stride or value_stride below k, column_stride other than 1 */
-    TOPKIT_ERROR_SCORE_TYPE = 5, /* a score type that this build does not read */
+    TOPKIT_ERROR_SCORE_TYPE = 5, /* not one of the listed score types, or one that the route does not read */
     TOPKIT_ERROR_OPTION = 6,     /* ties, order or route is not one of the listed values */
     TOPKIT_ERROR_WORKSPACE = 7,  /* workspace null, misaligned or smaller than topkit_select_workspace asks for */
     TOPKIT_ERROR_DEVICE = 8,     /* no device, or one that is older than compute capability 8.0 or lacks shared memory */
     TOPKIT_ERROR_LAUNCH = 9      /* the CUDA runtime refused the launch; cudaGetLastError has been consumed */
 } topkit_status;
 
-enum { TOPKIT_SCORE_F32 = 0, TOPKIT_SCORE_BF16 = 1, TOPKIT_SCORE_F16 = 2 };                   /* score_type; only F32 is read so far */
+enum { TOPKIT_SCORE_F32 = 0, TOPKIT_SCORE_BF16 = 1, TOPKIT_SCORE_F16 = 2 };                   /* score_type */
 enum { TOPKIT_TIES_ANY = 0, TOPKIT_TIES_LOWEST_INDEX = 1 };                                   /* ties */
 enum { TOPKIT_ORDER_NONE = 0, TOPKIT_ORDER_INDEX = 1, TOPKIT_ORDER_SCORE = 2 };               /* order */
 enum { TOPKIT_ROUTE_AUTO = 0, TOPKIT_ROUTE_ROW = 1, TOPKIT_ROUTE_PIPELINED = 2, TOPKIT_ROUTE_SPLIT = 3, TOPKIT_ROUTE_DIRECT = 4,
@@ -54,7 +54,7 @@ typedef struct topkit_select_stats {
 /* All pointers are device pointers. Fields that are zero take the default named behind them. */
 typedef struct topkit_select_params {
     const void *scores;        /* rows x row_stride elements of score_type, any element alignment */
-    int score_type;            /* TOPKIT_SCORE_F32 */
+    int score_type;            /* TOPKIT_SCORE_F32; BF16 and F16 are read by the row route, which AUTO then takes */
     long long row_stride;      /* elements from one row to the next, >= 0; rows may overlap */
     long long column_stride;   /* elements from one score to the next: 1, or 0 which means 1; anything else is refused */
     const int *row_starts;     /* (rows) first column of each row, >= 0; null: 0 */
@@ -76,7 +76,8 @@ typedef struct topkit_select_params {
     size_t workspace_bytes;
 } topkit_select_params;
 
-/* Bytes of workspace that topkit_select needs for this shape on the current device. Reads rows, max_length, k, order and route only. */
+/* Bytes of workspace that topkit_select needs for this shape on the current device. Reads score_type, rows, max_length, k, order and route
+ * only. */
 int topkit_select_workspace(const topkit_select_params *params, size_t *bytes);
 
 /* Enqueues the selection on `stream` (a cudaStream_t; null is the legacy default stream). */

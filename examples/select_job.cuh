@@ -14,7 +14,7 @@
 #define TOPKIT_JOB_MIN_RANK 24 /* fewer samples above the threshold would make it a gamble */
 
 typedef struct topkit_select_job {
-    const float *scores;
+    const float *scores; /* or of the 16-bit type that the kernel reads, as are the values */
     long long row_stride;
     const int *starts, *lengths; /* (rows) or null */
     int rows, max_length, k, order;
@@ -33,12 +33,14 @@ typedef struct topkit_select_job {
     topkit_candidate *pool;     /* (rows x teams x k) */
 } topkit_select_job;
 
-TOPKIT_JOB_FN topkit_row topkit_job_row(const topkit_select_job &job, int r) {
-    return topkit_row_at(job.scores, job.row_stride, job.starts, job.lengths, job.max_length, r);
+template <typename SCORE = float>
+TOPKIT_JOB_FN topkit_row_of<SCORE> topkit_job_row(const topkit_select_job &job, int r) {
+    return topkit_row_at((const SCORE *)job.scores, job.row_stride, job.starts, job.lengths, job.max_length, r);
 }
 
 /* A row that fits the buffer is collected whole: there is nothing to guess. */
-TOPKIT_JOB_FN bool topkit_job_samples(const topkit_select_job &job, topkit_row row) {
+template <typename SCORE>
+TOPKIT_JOB_FN bool topkit_job_samples(const topkit_select_job &job, topkit_row_of<SCORE> row) {
     return row.length > job.k && row.length > job.capacity;
 }
 
@@ -50,6 +52,20 @@ TOPKIT_JOB_FN topkit_sampling topkit_job_sampling(const topkit_select_job &job, 
     return topkit_sample_plan(row, stride, job.width, (unsigned)r);
 }
 
+/* Of 16-bit scores: the same sectors of memory, and room for twice as many floats when they are widened. */
+template <typename SCORE>
+TOPKIT_JOB_FN topkit_sampling topkit_job_sampling(const topkit_select_job &job, topkit_row_of<SCORE> row, int r, int room) {
+    return topkit_job_sampling(job, topkit_half_words(row), r, room / 2);
+}
+
+/* Makes floats of a sample that has arrived and is synced, and returns how many there are. The whole group. */
+TOPKIT_JOB_FN int topkit_job_sampled(topkit_group, topkit_row, topkit_sampling s, float *) { return topkit_sample_count(s); }
+template <typename SCORE>
+TOPKIT_JOB_FN int topkit_job_sampled(topkit_group g, topkit_row_of<SCORE>, topkit_sampling s, float *sample) {
+    topkit_half_widen<SCORE>(g, sample, topkit_sample_count(s));
+    return 2 * topkit_sample_count(s);
+}
+
 /* The rank to ask a sample of `count` for: 2k scores of the row, or half-way from k to the capacity where that is less. */
 TOPKIT_JOB_FN int topkit_job_rank(const topkit_select_job &job, int length, int count) {
     const int middle = (job.k + job.capacity) / 2, target = 2 * job.k < middle ? 2 * job.k : middle;
@@ -57,25 +73,28 @@ TOPKIT_JOB_FN int topkit_job_rank(const topkit_select_job &job, int length, int 
     return rank < TOPKIT_JOB_MIN_RANK ? TOPKIT_JOB_MIN_RANK : rank;
 }
 
-TOPKIT_JOB_FN topkit_sink_pairs topkit_job_sink(const topkit_select_job &job, int r) {
-    topkit_sink_pairs sink = {job.indices + r * job.index_stride, job.values ? job.values + r * job.value_stride : nullptr, 0};
+template <typename SCORE = float>
+TOPKIT_JOB_FN topkit_sink_pairs_of<SCORE> topkit_job_sink(const topkit_select_job &job, int r) {
+    SCORE *values = job.values ? (SCORE *)job.values + r * job.value_stride : nullptr;
+    topkit_sink_pairs_of<SCORE> sink = {job.indices + r * job.index_stride, values, 0};
     return sink;
 }
 
 /* A row of at most k scores is its own answer, unless it has to be sorted by score. */
-TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row row) {
+template <typename SCORE>
+TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row_of<SCORE> row) {
     return row.length <= job.k && (job.order != TOPKIT_ORDER_SCORE || row.length <= 1);
 }
 
 /* Refines items[0 .. held) to the row's answer and writes it in the order asked for, behind the `above` that were written already (none
  * where an order is asked for). The whole group; ends with a barrier. */
-template <int TIES>
-TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &job, int r, topkit_row row, topkit_candidate *items,
-                                      int held, int above, topkit_refiner_storage *s) {
-    const topkit_sink_pairs sink = topkit_job_sink(job, r);
+template <int TIES, typename SCORE>
+TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &job, int r, topkit_row_of<SCORE> row,
+                                      topkit_candidate *items, int held, int above, topkit_refiner_storage *s) {
+    const topkit_sink_pairs_of<SCORE> sink = topkit_job_sink<SCORE>(job, r);
     const int wanted = row.length < job.k ? row.length : job.k;
     if (job.order == TOPKIT_ORDER_NONE) {
-        const topkit_sink_pairs rest = {sink.indices + above, sink.values ? sink.values + above : nullptr, 0};
+        const topkit_sink_pairs_of<SCORE> rest = {sink.indices + above, sink.values ? sink.values + above : nullptr, 0};
         if (wanted > above) topkit_refine<TIES>(g, items, held, wanted - above, rest, s);
         else topkit_group_sync(g);
     } else {
@@ -87,7 +106,8 @@ TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &j
 }
 
 /* Adds a pass over a row to the statistics, and the row where it is done with it; zeroes the collector's own. One thread. */
-TOPKIT_JOB_FN void topkit_job_count(const topkit_select_job &job, topkit_row row, int finished, int held, int recoveries,
+template <typename SCORE>
+TOPKIT_JOB_FN void topkit_job_count(const topkit_select_job &job, topkit_row_of<SCORE> row, int finished, int held, int recoveries,
                                     topkit_collector_state *state) {
     if (job.stats && row.length > job.k) {
         atomicAdd(&job.stats->rows, (unsigned long long)finished);

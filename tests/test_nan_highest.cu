@@ -5,6 +5,7 @@
 #include "test_threshold.cu"
 #include "test_refiner.cu"
 #include "test_collector.cu"
+#include "test_half.cu"
 #include "test_order.cu"
 
 TEST_CASE("nan: this program's policy is highest") { REQUIRE(TOPKIT_NAN == TOPKIT_NAN_HIGHEST); }

@@ -59,7 +59,7 @@ static const char *plan_fault(const topkit_plan &p, int rows, int k, int order, 
         if (p.blocks > rows) return "more persistent blocks than rows";
         if (each * (p.shared_bytes + 1024) > d.shared_per_sm || each * p.threads > d.threads_per_sm) return "more blocks than fit at once";
         const bool compacts = p.route != TOPKIT_ROUTE_ANY_K || order == TOPKIT_ORDER_SCORE;
-        if (compacts && p.capacity < k + 512) return "a buffer that a compaction may not make room in";
+        if (compacts && p.capacity < k + 1024) return "a buffer that a compaction may not make room in";
         if (p.workspace_bytes > 65536 + 4 * (size_t)rows) return "workspace above 64 KB and 4 bytes a row";
     }
     return nullptr;

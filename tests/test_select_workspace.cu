@@ -11,6 +11,7 @@ TEST_CASE("B11 the size query is pure") {
     for (int route : ROUTES) {
         for (int rows : {1, 33, 5000, 70001}) {
             for (int k : {1, 512, 2048}) {
+                p.score_type = TOPKIT_SCORE_F32;
                 p.rows = rows;
                 p.max_length = 131072;
                 p.k = k;

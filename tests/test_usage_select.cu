@@ -155,6 +155,52 @@ TEST_CASE("usage: collector") {
     });
 }
 
+/* [cut half] */
+/* The same for a row of bfloat16 scores, or fp16 with topkit_f16: tiles are twice as long, values are written as they were. One block of
+ * 4 warps; capacity 1536 serves k up to 512. */
+struct half_scan_storage {
+    float stage[4 * TOPKIT_TILE]; // (4 warps)
+    topkit_candidate items[512 + TOPKIT_HALF_TILE];
+    topkit_refiner_storage refiner;
+    topkit_collector_state state;
+};
+
+static __global__ void select_bf16(const topkit_bf16 *scores, int length, int k, int *indices, topkit_bf16 *values) {
+    __shared__ __align__(16) half_scan_storage s;
+    const topkit_group block = topkit_group_block();
+    const topkit_row_of<topkit_bf16> row = {scores, length};
+    const topkit_collector collector = {s.items, 512 + TOPKIT_HALF_TILE, s.stage + topkit_warp_rank(block) * TOPKIT_TILE, &s.state};
+    const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+    const int wanted = length < k ? length : k;
+    const topkit_sink_pairs_of<topkit_bf16> sink = {indices, values, 0};
+    if (wanted == 0) return;
+    topkit_refiner_init(block, &s.refiner);
+    if (block.thread == 0) topkit_collector_clear(collector);
+    topkit_group_sync(block);
+    const int held = topkit_scan<TOPKIT_ANY>(block, row, wanted, open, TOPKIT_SHUFFLED, collector, &s.refiner);
+    topkit_refine<TOPKIT_ANY>(block, s.items, held, wanted, sink, &s.refiner);
+}
+/* [end] */
+
+TEST_CASE("usage: half") {
+    const int n = 20001, k = 512;
+    std::vector<unsigned short> scores;
+    score_bits wide; /* a bfloat16 is the upper half of a float */
+    for (int i = 0; i < n; i++) {
+        scores.push_back((unsigned short)hashed(1, i));
+        wide.push_back((uint32_t)scores.back() << 16);
+    }
+    device_buffer<unsigned short> in(scores, 1);
+    under_all_schedules([&] {
+        device_buffer<int> indices(k);
+        device_buffer<unsigned short> values(k);
+        test_launch(1, 128, 0, select_bf16, (const topkit_bf16 *)in.data, n, k, indices.data, (topkit_bf16 *)values.data);
+        score_bits got;
+        for (unsigned short value : values.read()) got.push_back((uint32_t)value << 16);
+        check_exact(wide, k, indices.read(), TOPKIT_ANY, &got);
+    });
+}
+
 /* [cut order] */
 /* ranking[0 .. k) = the indices of the k best candidates, best first, the first of equals first. items: room for topkit_sort_room(k). */
 static __device__ void rank_candidates(topkit_group g, topkit_candidate *items, int count, int k, int *ranking, topkit_refiner_storage *r) {

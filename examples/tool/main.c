@@ -39,7 +39,7 @@ typedef struct job {
     topkit_plan plan;
     void *memory[MEMORIES];   /* on the device */
     int *indices;             /* (rows x k) */
-    float *values;            /* (rows x k); null without --values */
+    void *values;             /* (rows x k) of the scores' type; null without --values */
     size_t results;           /* rows x k */
     topkit_select_stats stats; /* of the first run */
     double milliseconds;      /* median of the timed runs */
@@ -63,14 +63,23 @@ static int fail(const char *format, ...) {
     return 2;
 }
 
+static int is_half(const job *j) {
+    return j->scores.type == NPY_FLOAT16;
+}
+
+/* Of a score, and of a value. */
+static size_t score_bytes(const job *j) {
+    return is_half(j) ? 2 : 4;
+}
+
 static int load_scores(job *j) {
     char message[NPY_MESSAGE];
     const char *path = j->options.scores;
     if (npy_read(path, &j->scores, message, sizeof message) != 0) {
         return fail("%s", message);
     }
-    if (j->scores.type != NPY_FLOAT32) {
-        return fail("%s: the dtype is '%s'; scores are float32 ('<f4')", path, j->scores.dtype);
+    if (j->scores.type != NPY_FLOAT32 && j->scores.type != NPY_FLOAT16) {
+        return fail("%s: the dtype is '%s'; scores are float32 ('<f4') or float16 ('<f2')", path, j->scores.dtype);
     }
     if (j->scores.rank != 2) {
         return fail("%s: the array has %d dimension%s; scores have 2, rows and columns", path, j->scores.rank,
@@ -171,7 +180,11 @@ static int open_device(job *j) {
 }
 
 static int make_plan(job *j) {
-    int status = topkit_make_plan(j->rows, j->columns, j->options.k, j->options.order, j->options.route, &j->facts, &j->plan);
+    int route = j->options.route;
+    int status = topkit_score_route(is_half(j) ? TOPKIT_SCORE_F16 : TOPKIT_SCORE_F32, &route);
+    if (status == TOPKIT_OK) {
+        status = topkit_make_plan(j->rows, j->columns, j->options.k, j->options.order, route, &j->facts, &j->plan);
+    }
     if (status != TOPKIT_OK) {
         return fail("%s: %d x %d scores, --k %d, --route %s", topkit_status_text(status), j->rows, j->columns, j->options.k,
                     options_route_name(j->options.route));
@@ -190,7 +203,8 @@ static const char *prepare(job *j, topkit_select_params *p, int *status) {
     const char *error = NULL;
     size_t lengths_bytes = (size_t)j->rows * sizeof(int);
     size_t result_bytes = j->results * sizeof(int);
-    *p = (topkit_select_params){.row_stride = j->columns,
+    *p = (topkit_select_params){.score_type = is_half(j) ? TOPKIT_SCORE_F16 : TOPKIT_SCORE_F32,
+                                .row_stride = j->columns,
                                 .rows = j->rows,
                                 .max_length = j->columns,
                                 .k = j->options.k,
@@ -207,7 +221,7 @@ static const char *prepare(job *j, topkit_select_params *p, int *status) {
         (j->lengths != NULL && ((error = b->alloc(&m[MEMORY_LENGTHS], lengths_bytes)) != NULL ||
                                 (error = b->upload(m[MEMORY_LENGTHS], j->lengths, lengths_bytes)) != NULL)) ||
         (error = b->alloc(&m[MEMORY_INDICES], result_bytes)) != NULL ||
-        (j->values != NULL && (error = b->alloc(&m[MEMORY_VALUES], result_bytes)) != NULL) ||
+        (j->values != NULL && (error = b->alloc(&m[MEMORY_VALUES], j->results * score_bytes(j))) != NULL) ||
         (error = b->alloc(&m[MEMORY_STATS], sizeof j->stats)) != NULL || (error = b->fill(m[MEMORY_STATS], 0, sizeof j->stats)) != NULL ||
         (error = b->alloc(&m[MEMORY_WORKSPACE], p->workspace_bytes)) != NULL ||
         (error = b->fill(m[MEMORY_WORKSPACE], 0, p->workspace_bytes)) != NULL) {
@@ -224,10 +238,9 @@ static const char *prepare(job *j, topkit_select_params *p, int *status) {
 
 /* One run over outputs that hold no earlier result, so that what comes back was written by the last run. */
 static const char *run_once(job *j, const topkit_select_params *p, int *status, double *milliseconds) {
-    size_t bytes = j->results * sizeof(int);
-    const char *error = j->backend->fill(p->indices, 0x7f, bytes);
+    const char *error = j->backend->fill(p->indices, 0x7f, j->results * sizeof(int));
     if (error == NULL && p->values != NULL) {
-        error = j->backend->fill(p->values, 0x7f, bytes);
+        error = j->backend->fill(p->values, 0x7f, j->results * score_bytes(j));
     }
     return error != NULL ? error : j->backend->run(p, status, milliseconds);
 }
@@ -265,7 +278,7 @@ static const char *run_all(job *j, int *status) {
         error = j->backend->download(j->indices, p.indices, j->results * sizeof(int));
     }
     if (error == NULL && j->values != NULL) {
-        error = j->backend->download(j->values, p.values, j->results * sizeof(float));
+        error = j->backend->download(j->values, p.values, j->results * score_bytes(j));
     }
     return error;
 }
@@ -289,7 +302,10 @@ static int check_result(job *j) {
     if (!j->options.verify) {
         return 0;
     }
-    verify_job v = {.scores = j->scores.data,
+    /* the oracle knows floats: halves are checked as the floats that they stand for, no two of which have the same bits */
+    float *wide_scores = is_half(j) ? verify_widen(j->scores.data, j->scores.count) : NULL;
+    float *wide_values = is_half(j) && j->values != NULL ? verify_widen(j->values, j->results) : NULL;
+    verify_job v = {.scores = is_half(j) ? wide_scores : j->scores.data,
                     .row_stride = j->columns,
                     .lengths = j->lengths,
                     .rows = j->rows,
@@ -299,8 +315,11 @@ static int check_result(job *j) {
                     .order = j->options.order,
                     .nan_highest = j->backend->nan_highest,
                     .indices = j->indices,
-                    .values = j->values};
-    int wrong = verify(&v, &j->report);
+                    .values = is_half(j) ? wide_values : j->values};
+    int short_of_memory = is_half(j) && (wide_scores == NULL || (j->values != NULL && wide_values == NULL));
+    int wrong = short_of_memory ? -1 : verify(&v, &j->report);
+    free(wide_scores);
+    free(wide_values);
     if (wrong < 0) {
         return fail("not enough memory to verify");
     }
@@ -316,10 +335,11 @@ static int stage_outputs(job *j) {
     unsigned char header[NPY_HEADER_BYTES];
     const long long shape[2] = {j->rows, j->options.k};
     const void *data[OUTPUTS] = {j->indices, j->values};
-    const npy_type types[OUTPUTS] = {NPY_INT32, NPY_FLOAT32};
+    const npy_type types[OUTPUTS] = {NPY_INT32, j->scores.type};
+    const size_t bytes[OUTPUTS] = {j->results * sizeof(int), j->results * score_bytes(j)};
     for (int i = 0; i < OUTPUTS; i++) {
         npy_format_header(types[i], 2, shape, header);
-        if (output_stage(&j->outputs[i], header, sizeof header, data[i], j->results * 4, message, sizeof message) != 0) {
+        if (output_stage(&j->outputs[i], header, sizeof header, data[i], bytes[i], message, sizeof message) != 0) {
             return fail("%s", message);
         }
     }
@@ -337,7 +357,7 @@ static void print_summary(const job *j) {
         shortest = length < shortest ? length : shortest;
         longest = length > longest ? length : longest;
     }
-    printf("scores     %s: %d x %d float32", o->scores, j->rows, j->columns);
+    printf("scores     %s: %d x %d %s", o->scores, j->rows, j->columns, is_half(j) ? "float16" : "float32");
     if (j->lengths != NULL && j->rows > 0) {
         printf(", lengths %d to %d", shortest, longest);
     }
@@ -355,7 +375,7 @@ static void print_summary(const job *j) {
     if (o->time) {
         printf("time       %.4f ms, median of %d", j->milliseconds, j->timed_runs);
         if (j->milliseconds > 0.0 && j->backend != &topkit_backend_cpu) {
-            printf(" (%.1f GB/s of scores)", (double)total * sizeof(float) / j->milliseconds * 1e-6);
+            printf(" (%.1f GB/s of scores)", (double)total * (double)score_bytes(j) / j->milliseconds * 1e-6);
         }
         printf("\n");
     }

@@ -28,7 +28,7 @@ static const unsigned char magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 static const struct {
     const char *dtype;
     size_t bytes;
-} types[] = {{"", 0}, {"<f4", 4}, {"<i4", 4}, {"<i8", 8}};
+} types[] = {{"", 0}, {"<f4", 4}, {"<i4", 4}, {"<i8", 8}, {"<f2", 2}};
 
 typedef struct cursor {
     const unsigned char *at;
@@ -138,7 +138,7 @@ static int parse_dtype(cursor *c, npy_array *out) {
     if (out->dtype[0] == '>') {
         return refuse(c, "the elements are big-endian; save them little-endian, with astype('<f4') for scores");
     }
-    for (int t = NPY_FLOAT32; t <= NPY_INT64; t++) {
+    for (int t = NPY_FLOAT32; t <= NPY_FLOAT16; t++) {
         if (strcmp(out->dtype, types[t].dtype) == 0) {
             out->type = (npy_type)t;
         }
@@ -317,7 +317,7 @@ int npy_read(const char *path, npy_array *out, char *message, size_t message_siz
         error = ferror(file) ? strerror(errno) : NULL;
         if (error == NULL && npy_parse_header(head, held, out, &error) == 0) {
             if (out->type == NPY_OTHER) {
-                snprintf(foreign, sizeof foreign, "the dtype is '%s'; only '<f4', '<i4' and '<i8' are read here", out->dtype);
+                snprintf(foreign, sizeof foreign, "the dtype is '%s'; only '<f2', '<f4', '<i4' and '<i8' are read here", out->dtype);
                 error = foreign;
             } else {
                 error = read_elements(file, head, held, out);

@@ -6,7 +6,7 @@
  *   ... a.type, a.rank, a.shape[], a.count, a.data ...
  *   npy_free(&a);
  *
- * Reads format versions 1.0, 2.0 and 3.0 with little-endian float32, int32 or int64 elements in C order. The header is a Python
+ * Reads format versions 1.0, 2.0 and 3.0 with little-endian float16, float32, int32 or int64 elements in C order. The header is a Python
  * dictionary; here it is parsed as a small fixed grammar, not evaluated: exactly the keys descr, fortran_order and shape, once each
  * and in any order. Everything else is refused with one sentence: other versions, big-endian and structured types, Fortran
  * order, shapes whose byte size does not fit, a file that is shorter or longer than its header says.
@@ -32,7 +32,7 @@ enum {
     NPY_MESSAGE = 8192       /* room for a path and a sentence */
 };
 
-typedef enum npy_type { NPY_OTHER = 0, NPY_FLOAT32 = 1, NPY_INT32 = 2, NPY_INT64 = 3 } npy_type;
+typedef enum npy_type { NPY_OTHER = 0, NPY_FLOAT32 = 1, NPY_INT32 = 2, NPY_INT64 = 3, NPY_FLOAT16 = 4 } npy_type;
 
 typedef struct npy_array {
     npy_type type;                /* NPY_OTHER: well-formed, but not a type that is read here */

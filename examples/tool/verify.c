@@ -170,3 +170,21 @@ int verify(const verify_job *job, verify_report *report) {
     free(o.last_row);
     return result;
 }
+
+float *verify_widen(const unsigned short *halves, size_t count) {
+    float *wide = malloc((count > 0 ? count : 1) * sizeof *wide);
+    for (size_t i = 0; wide != NULL && i < count; i++) {
+        unsigned bits = halves[i];
+        unsigned exponent = bits >> 10 & 31u;
+        unsigned mantissa = bits & 1023u;
+        float value = ldexpf((float)(exponent > 0 ? mantissa + 1024u : mantissa), (int)(exponent > 0 ? exponent : 1u) - 25);
+        unsigned word;
+        memcpy(&word, &value, sizeof word);
+        if (exponent == 31u) {
+            word = 0x7f800000u | mantissa << 13;
+        }
+        word |= bits >> 15 << 31;
+        memcpy(&wide[i], &word, sizeof word);
+    }
+    return wide;
+}

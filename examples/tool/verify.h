@@ -18,6 +18,8 @@
 #ifndef TOPKIT_TOOL_VERIFY_H
 #define TOPKIT_TOOL_VERIFY_H
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -43,6 +45,9 @@ typedef struct verify_report {
 } verify_report;
 
 int verify(const verify_job *job, verify_report *report);
+
+/* `count` halves ('<f2') as floats of the same value, the payload of a NaN at the top of the float's, in new memory; null without. */
+float *verify_widen(const unsigned short *halves, size_t count);
 
 #ifdef __cplusplus
 }

@@ -53,12 +53,11 @@ TOPKIT_FN int topkit_collector_held(topkit_collector c) {
 
 TOPKIT_FN bool topkit_collector_overflowed(topkit_collector c) { return c.state->count > (unsigned)c.capacity; }
 
-/* Appends the scores stage[u*128 + lane*4 + c] whose bit u*4+c of `mask` is set (u up to 7: one tile, or two that adjoin), with index
- * first + u*128 + lane*4 + c. The stage may be the tiles themselves where they lie in shared memory. Some lane of the warp must have a
- * hit. False: no room, nothing was stored (its hits stay in the count). */
-TOPKIT_FN bool topkit_collect_staged(topkit_group g, topkit_collector c, const float *stage, int first, unsigned mask) {
+/* Room for a lane's hits, behind those of the lanes below: *slot. Some lane of the warp must have one. False: no room for all of the
+ * warp's, which stay in the count. */
+TOPKIT_FN bool topkit_collect_reserve(topkit_group g, topkit_collector c, unsigned hits, topkit_candidate **slot) {
     unsigned total, base = 0;
-    const unsigned below = topkit_warp_exclusive_sum(g, (unsigned)__popc(mask), &total);
+    const unsigned below = topkit_warp_exclusive_sum(g, hits, &total);
     if (topkit_lane(g) == 0) base = atomicAdd(&c.state->count, total);
     base = __shfl_sync(TOPKIT_FULL_MASK, base, 0);
     if (base + total > (unsigned)c.capacity) {
@@ -66,7 +65,16 @@ TOPKIT_FN bool topkit_collect_staged(topkit_group g, topkit_collector c, const f
         if (topkit_lane(g) == 0) atomicMin(&c.state->stored, base);
         return false;
     }
-    topkit_candidate *slot = c.items + base + below;
+    *slot = c.items + base + below;
+    return true;
+}
+
+/* Appends the scores stage[u*128 + lane*4 + c] whose bit u*4+c of `mask` is set (u up to 7: one tile, or two that adjoin), with index
+ * first + u*128 + lane*4 + c. The stage may be the tiles themselves where they lie in shared memory. Some lane of the warp must have a
+ * hit. False: no room, nothing was stored (its hits stay in the count). */
+TOPKIT_FN bool topkit_collect_staged(topkit_group g, topkit_collector c, const float *stage, int first, unsigned mask) {
+    topkit_candidate *slot;
+    if (!topkit_collect_reserve(g, c, (unsigned)__popc(mask), &slot)) return false;
     const int mine = (int)topkit_lane(g) * 4;
     while (mask) {
         const int bit = __ffs((int)mask) - 1;

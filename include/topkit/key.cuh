@@ -3,7 +3,7 @@
  *   scope         thread
  *   storage       none
  *   determinism   yes; the sign and payload of a NaN and the sign of a zero never matter
- *   cost          5 integer instructions a score
+ *   cost          5 integer instructions a score; widening 1 (bf16) or about 10 (fp16), narrowing likewise
  *
  * The order is total: -0 and +0 share a key, -inf and +inf are ordinary, and all NaNs share one key, below -inf or above +inf
  * (TOPKIT_NAN). Candidates are stored as raw bits, so that values come back bit for bit; keys are derived when they are needed.
@@ -50,6 +50,30 @@ TOPKIT_FN unsigned topkit_f16_bits(unsigned short h) {
     if (magnitude == 0) return sign;
     const unsigned shift = (unsigned)__clz((int)magnitude) - 21; /* 1 .. 10: brings the leading one to bit 10 */
     return sign | (((113u - shift) << 23) + ((magnitude << shift & 0x3ffu) << 13));
+}
+
+/* The three types of scores: float and these two, plain bits. Whatever a score's type, a candidate holds what topkit_widen gives, and
+ * topkit_narrow gives the score's own bits back, payloads of NaNs included. Bits of other floats are narrowed towards zero. */
+typedef struct topkit_bf16 {
+    unsigned short bits;
+} topkit_bf16;
+typedef struct topkit_f16 {
+    unsigned short bits;
+} topkit_f16;
+
+TOPKIT_FN unsigned topkit_widen(float score) { return __float_as_uint(score); }
+TOPKIT_FN unsigned topkit_widen(topkit_bf16 score) { return topkit_bf16_bits(score.bits); }
+TOPKIT_FN unsigned topkit_widen(topkit_f16 score) { return topkit_f16_bits(score.bits); }
+
+TOPKIT_FN void topkit_narrow(unsigned bits, float *score) { *(unsigned *)score = bits; } /* as bits: a NaN must not pass a float unit */
+TOPKIT_FN void topkit_narrow(unsigned bits, topkit_bf16 *score) { score->bits = (unsigned short)(bits >> 16); }
+TOPKIT_FN void topkit_narrow(unsigned bits, topkit_f16 *score) {
+    const unsigned magnitude = bits & 0x7fffffffu, shift = 126u - (magnitude >> 23);
+    unsigned narrow = (magnitude - 0x38000000u) >> 13;                                                              /* rebiased */
+    if (magnitude < 0x38800000u) narrow = shift > 24u ? 0 : ((magnitude & 0x7fffffu) | 0x800000u) >> shift; /* a denormal, or 0 */
+    if (magnitude >= 0x47800000u) narrow = 0x7bffu;                                                         /* too large: the largest */
+    if (magnitude >= 0x7f800000u) narrow = 0x7c00u | (magnitude >> 13 & 0x3ffu);
+    score->bits = (unsigned short)((bits >> 16 & 0x8000u) | narrow);
 }
 
 /* 16-bit sort keys with the same order: two fit a register, so that a compare reads half the bytes and widens candidates only. */

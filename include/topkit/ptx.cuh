@@ -66,6 +66,62 @@ TOPKIT_FN bool topkit_not_lt(float x, float t) {
 #endif
 }
 
+#if !TOPKIT_PTX
+/* The fp16 compare of the low halves, by sign and magnitude; `nan` is the answer where one is a NaN. */
+TOPKIT_FN unsigned topkit__f16_compare(unsigned x, unsigned t, unsigned nan) {
+    const int a = (int)(x & 0x7fffu), b = (int)(t & 0x7fffu);
+    if (a > 0x7c00 || b > 0x7c00) return nan;
+    return ((x & 0x8000u) ? -a : a) >= ((t & 0x8000u) ? -b : b) ? 0xffffu : 0u;
+}
+#endif
+
+/* x >= t for two 16-bit scores a register, each half against the same half of t: 0xffff where it holds, else 0. Denormals count, NaNs give
+ * 0. bfloat16 is compared by pairs from compute capability 9.0 on. */
+TOPKIT_FN unsigned topkit_f16x2_ge(unsigned x, unsigned t) {
+#if TOPKIT_PTX
+    unsigned r;
+    asm("set.ge.u32.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(t));
+    return r;
+#else
+    return topkit__f16_compare(x, t, 0u) | topkit__f16_compare(x >> 16, t >> 16, 0u) << 16;
+#endif
+}
+
+TOPKIT_FN unsigned topkit_bf16x2_ge(unsigned x, unsigned t) {
+#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
+    unsigned r;
+    asm("set.ge.u32.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(t));
+    return r;
+#else
+    const bool low = topkit_ge(__uint_as_float(x << 16), __uint_as_float(t << 16));
+    const bool high = topkit_ge(__uint_as_float(x & 0xffff0000u), __uint_as_float(t & 0xffff0000u));
+    return (low ? 0xffffu : 0u) | (high ? 0xffff0000u : 0u);
+#endif
+}
+
+/* !(x < t), likewise: NaNs give 0xffff. */
+TOPKIT_FN unsigned topkit_f16x2_not_lt(unsigned x, unsigned t) {
+#if TOPKIT_PTX
+    unsigned r;
+    asm("set.geu.u32.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(t));
+    return r;
+#else
+    return topkit__f16_compare(x, t, 0xffffu) | topkit__f16_compare(x >> 16, t >> 16, 0xffffu) << 16;
+#endif
+}
+
+TOPKIT_FN unsigned topkit_bf16x2_not_lt(unsigned x, unsigned t) {
+#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
+    unsigned r;
+    asm("set.geu.u32.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(t));
+    return r;
+#else
+    const bool low = topkit_not_lt(__uint_as_float(x << 16), __uint_as_float(t << 16));
+    const bool high = topkit_not_lt(__uint_as_float(x & 0xffff0000u), __uint_as_float(t & 0xffff0000u));
+    return (low ? 0xffffu : 0u) | (high ? 0xffff0000u : 0u);
+#endif
+}
+
 /* 16 bytes that are read once: do not displace what L1 holds. */
 TOPKIT_FN float4 topkit_load_stream(const float4 *p) {
 #if TOPKIT_PTX

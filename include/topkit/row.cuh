@@ -23,16 +23,19 @@
 #define TOPKIT_TILE_VECTORS 128 /* the same in 16-byte vectors, 4 a lane */
 #define TOPKIT_INDEX_LIMIT 0x7fffffff
 
-typedef struct topkit_row {
-    const float *scores; /* first score, 4-byte aligned */
+template <typename SCORE>
+struct topkit_row_of {
+    const SCORE *scores; /* first score, aligned to its size */
     int length;          /* scores, 0 or more */
-} topkit_row;
+};
+typedef topkit_row_of<float> topkit_row; /* half.cuh has what rows of 16-bit scores need */
 
 /* Row `r` of a ragged batch. Lengths and starts may be null (max_length and 0); a length below 0 counts as 0, one above max_length as
  * that. The start of an empty row is not looked at. */
-TOPKIT_FN topkit_row topkit_row_at(const float *scores, long long row_stride, const int *starts, const int *lengths, int max_length,
-                                   int r) {
-    topkit_row row;
+template <typename SCORE>
+TOPKIT_FN topkit_row_of<SCORE> topkit_row_at(const SCORE *scores, long long row_stride, const int *starts, const int *lengths,
+                                             int max_length, int r) {
+    topkit_row_of<SCORE> row;
     const int length = lengths ? lengths[r] : max_length;
     row.length = length < 0 ? 0 : length > max_length ? max_length : length;
     row.scores = scores + (long long)r * row_stride + (starts && row.length ? starts[r] : 0);

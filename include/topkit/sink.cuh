@@ -16,7 +16,7 @@
 #ifndef TOPKIT_SINK_CUH
 #define TOPKIT_SINK_CUH
 
-#include "topkit/ptx.cuh"
+#include "topkit/key.cuh"
 
 /* Indices, shifted by `base`; -1 behind the last. */
 typedef struct topkit_sink_indices {
@@ -26,19 +26,23 @@ typedef struct topkit_sink_indices {
 TOPKIT_FN void topkit_sink_put(topkit_sink_indices s, int slot, int index, unsigned) { s.indices[slot] = s.base + index; }
 TOPKIT_FN void topkit_sink_pad(topkit_sink_indices s, int slot) { s.indices[slot] = -1; }
 
-/* Indices and, where `values` is not null, the scores' own bits; -1 and -inf behind the last. */
-typedef struct topkit_sink_pairs {
+/* Indices and, where `values` is not null, the scores' own bits, in the scores' own type; -1 and -inf behind the last. */
+template <typename SCORE>
+struct topkit_sink_pairs_of {
     int *indices;  /* (k) */
-    float *values; /* (k) or null */
+    SCORE *values; /* (k) or null */
     int base;
-} topkit_sink_pairs;
-TOPKIT_FN void topkit_sink_put(topkit_sink_pairs s, int slot, int index, unsigned bits) {
+};
+typedef topkit_sink_pairs_of<float> topkit_sink_pairs;
+template <typename SCORE>
+TOPKIT_FN void topkit_sink_put(topkit_sink_pairs_of<SCORE> s, int slot, int index, unsigned bits) {
     s.indices[slot] = s.base + index;
-    if (s.values) ((unsigned *)s.values)[slot] = bits;
+    if (s.values) topkit_narrow(bits, s.values + slot);
 }
-TOPKIT_FN void topkit_sink_pad(topkit_sink_pairs s, int slot) {
+template <typename SCORE>
+TOPKIT_FN void topkit_sink_pad(topkit_sink_pairs_of<SCORE> s, int slot) {
     s.indices[slot] = -1;
-    if (s.values) ((unsigned *)s.values)[slot] = 0xff800000u;
+    if (s.values) topkit_narrow(0xff800000u, s.values + slot);
 }
 
 /* Slots of a paged cache: position p lives in page table[p >> page_bits]. */
@@ -74,9 +78,9 @@ template <typename SINK>
 TOPKIT_FN void topkit_sink_pad_all(unsigned thread, unsigned threads, int first, int k, SINK sink) {
     for (int slot = first + (int)thread; slot < k; slot += (int)threads) topkit_sink_pad(sink, slot);
 }
-template <typename SINK>
-TOPKIT_FN void topkit_sink_identity(unsigned thread, unsigned threads, const float *scores, int length, int k, SINK sink) {
-    for (int slot = (int)thread; slot < length; slot += (int)threads) topkit_sink_put(sink, slot, slot, __float_as_uint(scores[slot]));
+template <typename SCORE, typename SINK>
+TOPKIT_FN void topkit_sink_identity(unsigned thread, unsigned threads, const SCORE *scores, int length, int k, SINK sink) {
+    for (int slot = (int)thread; slot < length; slot += (int)threads) topkit_sink_put(sink, slot, slot, topkit_widen(scores[slot]));
     topkit_sink_pad_all(thread, threads, length, k, sink);
 }
 

@@ -40,6 +40,8 @@ __global__ void every_call_ptx(unsigned *out, const float *scores) {
     topkit_bar_sync(1, 64);
     topkit_bar_arrive(2, 64);
     out[0] = topkit_ge(scores[0], scores[1]) + topkit_not_lt(scores[0], scores[1]);
+    out[9] = topkit_f16x2_ge(out[10], out[11]) + topkit_f16x2_not_lt(out[10], out[11]);
+    out[12] = topkit_bf16x2_ge(out[10], out[11]) + topkit_bf16x2_not_lt(out[10], out[11]);
     out[1] = (unsigned)topkit_load_stream((const float4 *)scores).w;
     topkit_copy_async_4(copied, scores);
     topkit_copy_async_16(copied + 4, scores + 4);
@@ -71,6 +73,9 @@ __global__ void every_call_key(unsigned long long *out, const unsigned *bits) {
     out[0] = topkit_pair_key(topkit_key_bits(key), (int)bits[2]);
     out[1] = topkit_bf16_bits(half) + topkit_f16_bits(half) + topkit_key16(half, bits[3]);
     out[2] = topkit_keys16_ge(bits[4], topkit_bf16_key(half)) + topkit_keys16_ge(bits[4], topkit_f16_key(half));
+    float single;
+    topkit_narrow(bits[5], &single);
+    out[3] = topkit_widen(single);
 }
 
 __global__ void every_call_row(unsigned *out, const float *scores, const int *numbers) {
@@ -163,6 +168,8 @@ static __device__ void every_call_collect(const float *scores, int length, int k
     out[0] = topkit_collect_tile<TIES>(g, c, gate, &tile);
     out[1] = topkit_collect_staged(g, c, c.stage, 512, topkit_gate_mask<TIES>(g, gate, &tile));
     topkit_group_sync(g);
+    topkit_candidate *slot = c.items;
+    out[5] = topkit_collect_reserve(g, c, 1, &slot) ? slot->index : 0;
     out[2] = topkit_collector_overflowed(c);
     gate = topkit_compact<TIES>(g, c, k, s);
     out[3] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_ASCENDING, c, s) + topkit_collector_held(c);
@@ -178,6 +185,39 @@ __global__ void every_call_collector(const float *scores, int length, int k, top
     every_call_collect<TOPKIT_LOWEST_INDEX>(scores, length, k, c, &storage, out + 8);
     topkit_sort(topkit_group_block(), items, topkit_sort_room(k), TOPKIT_BY_INDEX);
     topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_SCORE);
+}
+
+template <int TIES, typename SCORE>
+static __device__ void every_call_half(topkit_row_of<SCORE> row, SCORE *values, int k, topkit_collector c, topkit_refiner_storage *s, int *out) {
+    const topkit_group g = topkit_group_block();
+    const topkit_sink_pairs_of<SCORE> sink = {out + 16, values, 0};
+    const topkit_gate gate = topkit_gate_at((unsigned)out[0], out[1]);
+    const topkit_half_gate half = topkit_half_gate_of<SCORE>(gate);
+    const topkit_half_tiles<SCORE> tiles = topkit_half_row_tiles(row);
+    topkit_tile tile;
+    topkit_half_tile_load(tiles, out[2], topkit_lane(g), &tile);
+    out[3] = (int)topkit_half_tile_mask<SCORE>(&tile, topkit_half_gate_value<SCORE>(gate));
+    topkit_half_tile_load_edge(tiles, topkit_lane(g), &tile);
+    out[4] = (int)topkit_half_gate_mask<TIES, SCORE>(g, half, &tile);
+    out[5] = topkit_half_collect<TIES, SCORE>(g, c, half, &tile);
+    const topkit_sampling sampling = topkit_sample_plan(topkit_half_words(row), 128, 4, 1);
+    topkit_sample_async(g, sampling, c.stage);
+    topkit_copy_async_wait();
+    topkit_group_sync(g);
+    topkit_half_widen<SCORE>(g, c.stage, topkit_sample_count(sampling));
+    out[6] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_SHUFFLED, c, s);
+    topkit_refine<TIES>(g, c.items, out[6], k, sink, s);
+    topkit_sink_identity(g.thread, g.size, row.scores, row.length, k, sink);
+}
+
+__global__ void every_call_halves(const unsigned short *scores, int length, int k, topkit_candidate *items, float *stages, int *out) {
+    __shared__ topkit_refiner_storage storage;
+    __shared__ topkit_collector_state state;
+    const topkit_collector c = {items, 4096, stages + 512 * topkit_warp_rank(topkit_group_block()), &state};
+    const topkit_row_of<topkit_bf16> brain = {(const topkit_bf16 *)scores, length};
+    const topkit_row_of<topkit_f16> half = {(const topkit_f16 *)scores, length};
+    every_call_half<TOPKIT_ANY>(brain, (topkit_bf16 *)out, k, c, &storage, out);
+    every_call_half<TOPKIT_LOWEST_INDEX>(half, (topkit_f16 *)out, k, c, &storage, out);
 }
 
 __global__ void every_call_scheduler(topkit_queue *queue, const int *lengths, int rows, int *order, int *first) {

@@ -90,6 +90,8 @@ mkdir folder
 "$make_npy" lengths l4.npy i4 1000 0 -7 300
 "$make_npy" lengths l8.npy i8 1000 0 -9000000000 300
 "$make_npy" lengths three.npy i4 6 5 2
+"$make_npy" halves half.npy 2 7  3c00 7e01 c000 0001 8000 7c00 fc00  0000 3c01 3c00 bc00 fe55 0400 8001
+"$make_npy" halves halves.npy 3 30000
 printf 'an older result' >old.npy
 
 # ---- the command line
@@ -136,7 +138,7 @@ bad_header() { # NAME WORDS MAJOR BYTES HEADER
     refused "$1" "bad.npy: .*$2" bad.npy --k 3 --out i.npy
 }
 bad_header 'float64' "dtype is '<f8'" 1 48 "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }"
-bad_header 'float16' "dtype is '<f2'" 1 12 "{'descr': '<f2', 'fortran_order': False, 'shape': (2, 3), }"
+bad_header 'bfloat16, which has no dtype of its own' "dtype is '<V2'" 1 12 "{'descr': '<V2', 'fortran_order': False, 'shape': (2, 3), }"
 bad_header 'int32 scores' "dtype is '<i4'" 1 24 "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }"
 bad_header 'objects' "dtype is '|O'" 1 24 "{'descr': '|O', 'fortran_order': False, 'shape': (2, 3), }"
 bad_header 'big-endian' 'big-endian' 1 24 "{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }"
@@ -242,6 +244,15 @@ accepted 'its own values as scores' v.npy --k=2 --order=index --ties=lowest --ou
 holds 'an old result replaced' old.npy d4 '0 1 0 1 0 1'
 accepted 'k above the columns' tiny.npy --k 8 --order index --out i.npy --verify
 holds 'padding' i.npy d4 '0 1 2 3 4 5 -1 -1 0 1 2 3 4 5 -1 -1 0 1 2 3 4 5 -1 -1'
+accepted 'float16' half.npy --k 3 --ties lowest --order score --out i.npy --values v.npy --verify
+printed 'the type' '^scores .*half.npy: 2 x 7 float16$'
+printed 'the route for float16' '^route *row: '
+holds 'float16: indices' i.npy d4 '5 0 3 1 2 5'
+holds 'float16: values' v.npy x2 '7c00 3c00 0001 3c01 3c00 0400'
+accepted 'float16: NaNs come last, with their bits' half.npy --k 8 --ties lowest --order score --values v.npy --verify
+holds 'float16: all values' v.npy x2 '7c00 3c00 0001 8000 c000 fc00 7e01 fc00 3c01 3c00 0400 0000 8001 bc00 fe55 fc00'
+accepted 'float16: long rows' halves.npy --k 2048 --order index --verify
+refused 'float16 on a route that does not read it' 'scores of that type' half.npy --k 3 --route pipelined --device "$device"
 "$make_npy" raw none.npy 2 0 "{'shape': (0, 7), 'fortran_order': False, 'descr': '<f4'}"
 accepted 'no rows, version 2' none.npy --k 3 --out i.npy --verify
 printed 'nothing to do' 'none: nothing to do'

@@ -19,8 +19,8 @@ static void demand(int condition) {
 }
 
 static void check_accepted(const npy_array *a, size_t size) {
-    static const size_t bytes[] = {0, 4, 4, 8};
-    demand(a->type >= NPY_OTHER && a->type <= NPY_INT64);
+    static const size_t bytes[] = {0, 4, 4, 8, 2};
+    demand(a->type >= NPY_OTHER && a->type <= NPY_FLOAT16);
     demand(a->rank >= 0 && a->rank <= NPY_MAX_RANK);
     demand(a->data_offset >= 10 && a->data_offset <= size);
     demand(memchr(a->dtype, '\0', sizeof a->dtype) != NULL);

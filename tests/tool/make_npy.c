@@ -2,6 +2,7 @@
  *
  *   make_npy scores FILE ROWS COLUMNS            float32 matrix: many equal scores, both zeros, infinities, NaNs, denormals
  *   make_npy floats FILE ROWS COLUMNS X...       float32 matrix of the given numbers ("nan" and "-inf" are numbers)
+ *   make_npy halves FILE ROWS COLUMNS [X...]     float16 matrix: the given bit patterns in hexadecimal, or without any all of them in a row
  *   make_npy lengths FILE i4|i8 N...             int32 or int64 vector
  *   make_npy raw FILE MAJOR BYTES HEADER         any dictionary behind a proper prefix of the given version, then BYTES zero bytes
  *
@@ -70,6 +71,15 @@ int main(int argc, char **argv) {
         put_header(file, 1, header);
         for (uint32_t i = 0; i < rows * columns; i++) {
             float score = kind[0] == 's' ? hard_score(i) : i + 5 < (uint32_t)argc ? strtof(argv[i + 5], NULL) : 0.0f;
+            fwrite(&score, sizeof score, 1, file);
+        }
+    } else if (strcmp(kind, "halves") == 0 && argc >= 5) {
+        uint32_t rows = (uint32_t)atol(argv[3]);
+        uint32_t columns = (uint32_t)atol(argv[4]);
+        snprintf(header, sizeof header, "{'descr': '<f2', 'fortran_order': False, 'shape': (%u, %u), }", rows, columns);
+        put_header(file, 1, header);
+        for (uint32_t i = 0; i < rows * columns; i++) {
+            uint16_t score = (uint16_t)(argc == 5 ? i * 40503u : i + 5 < (uint32_t)argc ? strtoul(argv[i + 5], NULL, 16) : 0);
             fwrite(&score, sizeof score, 1, file);
         }
     } else {

@@ -65,6 +65,8 @@ TEST_CASE("npy: types, shapes and spellings that are fine", "[npy]") {
     CHECK((a.type == NPY_INT64 && a.rank == 1 && a.count == 7 && a.bytes == 56));
     REQUIRE(parse(npy_file(1, "{\"shape\":(3,4,),\"descr\":\"<i4\",\"fortran_order\":False}", 0), &a) == "");
     CHECK((a.type == NPY_INT32 && a.rank == 2 && a.count == 12 && a.bytes == 48));
+    REQUIRE(parse(npy_file(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (3, 5), }", 30), &a) == "");
+    CHECK((a.type == NPY_FLOAT16 && a.rank == 2 && a.count == 15 && a.bytes == 30));
     REQUIRE(parse(npy_file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", 0), &a) == "");
     CHECK((a.rank == 0 && a.count == 1 && a.bytes == 4));
     REQUIRE(parse(npy_file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 0, 9223372036854775807), }", 0), &a) ==
@@ -119,7 +121,7 @@ TEST_CASE("npy: what the writer writes the parser reads back", "[npy]") {
     for (long long rows : {0LL, 1LL, 16LL, static_cast<long long>(INT_MAX)}) {
         for (long long columns : {0LL, 7LL, 2048LL}) {
             const long long shape[2] = {rows, columns};
-            for (npy_type type : {NPY_FLOAT32, NPY_INT32, NPY_INT64}) {
+            for (npy_type type : {NPY_FLOAT32, NPY_INT32, NPY_INT64, NPY_FLOAT16}) {
                 for (int rank = 1; rank <= 2; rank++) {
                     unsigned char header[NPY_HEADER_BYTES];
                     npy_format_header(type, rank, shape, header);
@@ -195,7 +197,7 @@ static void check_consistent(const npy_array &a, size_t size) {
         product *= static_cast<unsigned long long>(a.shape[d]);
     }
     CHECK(a.count == product);
-    CHECK(a.bytes == product * (a.type == NPY_INT64 ? 8u : a.type == NPY_OTHER ? 0u : 4u));
+    CHECK(a.bytes == product * (a.type == NPY_INT64 ? 8u : a.type == NPY_FLOAT16 ? 2u : a.type == NPY_OTHER ? 0u : 4u));
 }
 
 TEST_CASE("npy: every prefix of a file", "[npy]") {

@@ -2,11 +2,13 @@
  *
  * Rows are small enough to be right by eye. Each fault is planted into a result that has just been accepted.
  */
+#include "../half_formats.h"
 #include "select.h"
 #include "verify.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -218,4 +220,21 @@ TEST_CASE("verify: a row of every length against a count of what is above", "[ve
         CHECK(verify(&job, &report) == 0);
         CHECK(report.indices == k);
     }
+}
+
+TEST_CASE("verify: halves are widened to the floats that they stand for", "[verify]") {
+    std::vector<unsigned short> halves;
+    for (unsigned h = 0; h < 65536; h++) {
+        halves.push_back(static_cast<unsigned short>(h));
+    }
+    float *wide = verify_widen(halves.data(), halves.size());
+    REQUIRE(wide != nullptr);
+    int wrong = 0;
+    for (unsigned h = 0; h < 65536; h++) {
+        uint32_t bits;
+        memcpy(&bits, &wide[h], sizeof bits);
+        wrong += bits != half_widened(half_f16, h);
+    }
+    free(wide);
+    CHECK(wrong == 0);
 }
