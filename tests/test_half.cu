@@ -20,7 +20,8 @@ static __global__ void half_ways(const unsigned *floats, unsigned *wide, unsigne
     }
 }
 
-template <typename SCORE> static void check_ways(const half_format &format) {
+template <typename SCORE>
+static void check_ways(const half_format &format) {
     std::vector<unsigned> floats;
     std::vector<unsigned short> every, expected;
     for (unsigned h = 0; h < 65536; h++) { /* each score's float, and steps to either side of it */
@@ -141,7 +142,8 @@ static __global__ void half_masks(const SCORE *scores, int length, const unsigne
 }
 
 /* Gates at and around scores of the type and anywhere else, against all 65536 scores: admitted is what ranks above the gate. */
-template <int TIES, typename SCORE> static void check_gates(const half_format &format) {
+template <int TIES, typename SCORE>
+static void check_gates(const half_format &format) {
     const int gates = 120, count = 65536;
     std::vector<unsigned short> scores(count);
     std::vector<unsigned> keys, score_keys(count);
@@ -212,7 +214,8 @@ static __global__ void half_sample(test_shape shape, unsigned *others, const SCO
     for (int i = (int)g.thread; i < room; i += (int)g.size) out[i] = sample[room - 1 - i];
 }
 
-template <typename SCORE> static void check_sample(const half_format &format, test_shape shape, int length, int shift, int stride) {
+template <typename SCORE>
+static void check_sample(const half_format &format, test_shape shape, int length, int shift, int stride) {
     std::vector<unsigned short> row(length);
     for (int i = 0; i < length; i++) row[i] = (unsigned short)hashed(2, i);
     const int head = std::min((8 - shift) % 8, length), available = (length - head) / 2;
@@ -299,10 +302,10 @@ TEST_CASE("half: scan: the smallest buffer, every kind of row") {
             std::vector<unsigned short> row;
             for (int i = 0; i < 6011; i++) {
                 const unsigned any = (unsigned)hashed(3, i);
-                row.push_back((unsigned short)(kind == 0   ? any                        /* all kinds of scores */
-                                               : kind == 1 ? i                          /* rising, denormals first */
-                                               : kind == 2 ? 0x3c00u + any % 3          /* few values */
-                                               : kind == 3 ? (any & 1 ? 0x8000u : 0u)   /* zeros of both signs */
+                row.push_back((unsigned short)(kind == 0   ? any                          /* all kinds of scores */
+                                               : kind == 1 ? i                            /* rising, denormals first */
+                                               : kind == 2 ? 0x3c00u + any % 3            /* few values */
+                                               : kind == 3 ? (any & 1 ? 0x8000u : 0u)     /* zeros of both signs */
                                                            : 0x7f81u | (any & 0x807eu))); /* NaNs of both types, and numbers of one */
             }
             const int visit = kind % 2 ? TOPKIT_SHUFFLED : TOPKIT_ASCENDING;

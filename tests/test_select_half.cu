@@ -76,9 +76,9 @@ struct half_trial {
         const long long is = index_stride ? index_stride : now.k, vs = value_stride ? value_stride : now.k;
         for (int r = 0; r < m.rows; r++) {
             const std::vector<uint64_t> best = oracle_best(m.row(r), m.length(r), now.k);
-            const std::string fault = oracle_fault(m.row(r), m.length(r), best, now.k, got.data() + r * is,
-                                                   wants_values ? bits.data() + r * vs : nullptr, now.ties == TOPKIT_TIES_LOWEST_INDEX,
-                                                   now.order);
+            const std::string fault =
+                oracle_fault(m.row(r), m.length(r), best, now.k, got.data() + r * is, wants_values ? bits.data() + r * vs : nullptr,
+                             now.ties == TOPKIT_TIES_LOWEST_INDEX, now.order);
             if (!fault.empty()) FAIL("row " << r << " of length " << m.length(r) << ": " << fault);
         }
         for (size_t i = 0; i < got.size(); i++) REQUIRE(((long long)i % is < now.k || (uint32_t)got[i] == PREFILL));
@@ -87,7 +87,8 @@ struct half_trial {
 
     void run(int k, mode how) {
         const std::string schedule = next_schedule();
-        INFO(format.name << ", route " << how.route << ", ties " << how.ties << ", order " << how.order << ", k " << k << ", rows " << m.rows);
+        INFO(format.name << ", route " << how.route << ", ties " << how.ties << ", order " << how.order << ", k " << k << ", rows "
+                         << m.rows);
         INFO("max_length " << m.max_length << ", row_stride " << m.row_stride << ", displaced " << m.displaced);
         INFO("schedule " << schedule);
         prepare(k, how);
@@ -111,12 +112,14 @@ struct half_trial {
 };
 
 /* A matrix by its 16-bit scores, with +inf wherever no row lies. */
-template <class F> static void fill_halves(matrix *m, const half_format &f, F formula) {
+template <class F>
+static void fill_halves(matrix *m, const half_format &f, F formula) {
     m->fill([&](int r, int i) { return bits_float(half_widened(f, (uint32_t)formula(r, i) & 0xffffu)); },
             bits_float(half_widened(f, half_infinity(f))));
 }
 
-template <class F> static matrix halves_of(const half_format &f, int rows, int n, F formula) {
+template <class F>
+static matrix halves_of(const half_format &f, int rows, int n, F formula) {
     matrix m;
     m.rows = rows;
     m.max_length = n;
@@ -136,8 +139,7 @@ TEST_CASE("half: each of the 65536 scores comes back with its own bits, from a c
     for (const half_format *f : FORMATS) {
         for (int n : {4096, 4097}) { /* rows of k scores and of one more, which is a zero in the middle of all */
             half_trial t(*f, halves_of(*f, 16, n, [=](int r, int i) { return i == 4096 ? 0 : r * 4096 + permuted(4096, r, i); }));
-            for (int order : {TOPKIT_ORDER_NONE, TOPKIT_ORDER_INDEX, TOPKIT_ORDER_SCORE})
-                t.run(4096, {TOPKIT_ROUTE_ROW, order % 2, order});
+            for (int order : {TOPKIT_ORDER_NONE, TOPKIT_ORDER_INDEX, TOPKIT_ORDER_SCORE}) t.run(4096, {TOPKIT_ROUTE_ROW, order % 2, order});
         }
     }
 }
@@ -217,14 +219,14 @@ TEST_CASE("half: few values, plateaus, zeros of both signs, infinities, NaNs, de
             half_trial t(*f, halves_of(*f, test_size(8, 1), n, [=](int r, int i) -> uint64_t {
                 const uint64_t h = hashed(r + kind, i);
                 switch (kind) {
-                    case 0: return 0x3c00;                                              /* one value */
-                    case 1: return h & 1 ? 0x8000 : 0;                                  /* zeros */
-                    case 2: return h % 50 ? 0x8000 | inf : 0x3c00 + h / 64 % 100;       /* few finite ones */
+                    case 0: return 0x3c00;                                               /* one value */
+                    case 1: return h & 1 ? 0x8000 : 0;                                   /* zeros */
+                    case 2: return h % 50 ? 0x8000 | inf : 0x3c00 + h / 64 % 100;        /* few finite ones */
                     case 3: return h % 50 ? inf + 1 + h / 64 % 60 : 0x3c00 + h / 64 % 9; /* few numbers */
-                    case 4: return h % 3 ? inf | (h & 0x8000) : 0x7fff;                 /* infinities and NaNs */
-                    case 5: return h & (0x8000 | ((1u << f->mantissa) - 1));            /* denormals */
-                    case 6: return i < n - 700 ? 0x8001 : h & 0x8000;                   /* a plateau, and the next score last */
-                    case 7: return i < n - 700 ? 0x7bff : 0x7c00;                       /* likewise: the largest fp16 */
+                    case 4: return h % 3 ? inf | (h & 0x8000) : 0x7fff;                  /* infinities and NaNs */
+                    case 5: return h & (0x8000 | ((1u << f->mantissa) - 1));             /* denormals */
+                    case 6: return i < n - 700 ? 0x8001 : h & 0x8000;                    /* a plateau, and the next score last */
+                    case 7: return i < n - 700 ? 0x7bff : 0x7c00;                        /* likewise: the largest fp16 */
                     default: return 0x3c00 + h % 3;
                 }
             }));
@@ -239,9 +241,11 @@ TEST_CASE("half: a plateau wider than any buffer, and behind it the next score")
     const int n = test_size(131072, 12000);
     for (const half_format *f : FORMATS) {
         const uint32_t inf = half_infinity(*f), normal = 1u << f->mantissa;
-        std::vector<std::pair<uint32_t, uint32_t>> steps = {{0x3c00, 0x3c01}, {0xbc01, 0xbc00}, {0x8000, 1}, {0, 1}, {0x8001, 0}, {0x8001, 0x8000},
-                                                            {normal - 1, normal}, {0x8000 | normal, 0x8000 | (normal - 1)}, {inf - 1, inf},
-                                                            {0x8000 | inf, 0x8000 | (inf - 1)}};
+        std::vector<std::pair<uint32_t, uint32_t>> steps = {{0x3c00, 0x3c01},     {0xbc01, 0xbc00},
+                                                            {0x8000, 1},          {0, 1},
+                                                            {0x8001, 0},          {0x8001, 0x8000},
+                                                            {normal - 1, normal}, {0x8000 | normal, 0x8000 | (normal - 1)},
+                                                            {inf - 1, inf},       {0x8000 | inf, 0x8000 | (inf - 1)}};
         if (TOPKIT_NAN == TOPKIT_NAN_HIGHEST) steps.push_back({inf, 0xffff});
         else steps.push_back({inf + 1, 0x8000 | inf});
         for (auto step : steps) {
@@ -259,7 +263,10 @@ TEST_CASE("half: sorted rows, and samples that see only the best or only the wor
         for (int kind = 0; kind < 4; kind++) {
             half_trial t(*f, halves_of(*f, 1, n, [=](int, int i) {
                 const int step = (int)((long long)i * 0x7000 / n), vector = i / 8 % 128;
-                return kind == 0 ? step : kind == 1 ? 0x7000 - step : (vector % 16 == 5) == (kind == 2) ? 0x4000 + i % 256 : 0x3000 + i % 256;
+                return kind == 0                           ? step
+                       : kind == 1                         ? 0x7000 - step
+                       : (vector % 16 == 5) == (kind == 2) ? 0x4000 + i % 256
+                                                           : 0x3000 + i % 256;
             }));
             t.check(2048);
         }

@@ -69,7 +69,7 @@ TOPKIT_FN void topkit_narrow(unsigned bits, float *score) { *(unsigned *)score =
 TOPKIT_FN void topkit_narrow(unsigned bits, topkit_bf16 *score) { score->bits = (unsigned short)(bits >> 16); }
 TOPKIT_FN void topkit_narrow(unsigned bits, topkit_f16 *score) {
     const unsigned magnitude = bits & 0x7fffffffu, shift = 126u - (magnitude >> 23);
-    unsigned narrow = (magnitude - 0x38000000u) >> 13;                                                              /* rebiased */
+    unsigned narrow = (magnitude - 0x38000000u) >> 13;                                                      /* rebiased */
     if (magnitude < 0x38800000u) narrow = shift > 24u ? 0 : ((magnitude & 0x7fffffu) | 0x800000u) >> shift; /* a denormal, or 0 */
     if (magnitude >= 0x47800000u) narrow = 0x7bffu;                                                         /* too large: the largest */
     if (magnitude >= 0x7f800000u) narrow = 0x7c00u | (magnitude >> 13 & 0x3ffu);
