@@ -155,6 +155,60 @@ TEST_CASE("usage: collector") {
     });
 }
 
+/* [cut cluster] */
+/* indices[0 .. k) = the exact Top-K of one row of at least k scores, by a cluster of blocks of 4 warps: each collects its share of the row,
+ * the first block refines what they found. Capacity 1024 serves k up to 512. */
+struct cluster_scan_storage {
+    scan_storage scan; // as above
+    topkit_cluster_storage cluster;
+};
+
+static __global__ void select_by_cluster(const float *scores, int length, int k, int *indices) {
+    TOPKIT_SHARED(memory); // at the same place in every block
+    cluster_scan_storage *s = (cluster_scan_storage *)memory;
+    const topkit_group block = topkit_group_block();
+    const int blocks = (int)topkit_cluster_blocks(), rank = (int)topkit_cluster_block(), share = (length + blocks - 1) / blocks;
+    const int begin = rank * share < length ? rank * share : length, end = begin + share < length ? begin + share : length;
+    const topkit_row own = {scores + begin, end - begin};
+    const topkit_collector c = {s->scan.items, 1024, s->scan.stage + topkit_warp_rank(block) * TOPKIT_TILE, &s->scan.state};
+    const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+    int held = 0, total;
+    topkit_refiner_init(block, &s->scan.refiner);
+    if (block.thread == 0) topkit_collector_clear(c);
+    topkit_group_sync(block);
+    if (own.length > 0)
+        held = topkit_scan<TOPKIT_ANY>(block, own, own.length < k ? own.length : k, open, TOPKIT_SHUFFLED, c, &s->scan.refiner);
+    for (int i = (int)block.thread; i < held; i += (int)block.size) c.items[i].index += begin;
+    held = topkit_cluster_merge<TOPKIT_ANY>(block, c, held, k, &s->cluster, &s->scan.refiner, &total);
+    const topkit_sink_indices sink = {indices, 0};
+    if (rank == 0) topkit_refine<TOPKIT_ANY>(block, c.items, held, k, sink, &s->scan.refiner);
+}
+/* [end] */
+
+TEST_CASE("usage: cluster") {
+    const int n = 20001, k = 512;
+    const score_bits scores = shuffled_row(n);
+    device_buffer<uint32_t> in(scores, 1);
+    int major = 0;
+    REQUIRE(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess);
+    under_all_schedules([&] {
+        device_buffer<int> indices(k);
+        cudaLaunchAttribute attribute = {};
+        cudaLaunchConfig_t config = {};
+        attribute.id = cudaLaunchAttributeClusterDimension;
+        attribute.val.clusterDim.x = attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+        if (major >= 9) attribute.val.clusterDim.x = 4; /* elsewhere a block is a cluster by itself */
+        config.gridDim = dim3(attribute.val.clusterDim.x);
+        config.blockDim = dim3(128);
+        config.dynamicSmemBytes = sizeof(cluster_scan_storage);
+        config.attrs = &attribute;
+        config.numAttrs = major >= 9;
+        REQUIRE(cudaLaunchKernelEx(&config, select_by_cluster, (const float *)in.data, n, k, indices.data) == cudaSuccess);
+        REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+        check_exact(scores, k, indices.read(), TOPKIT_ANY);
+    });
+}
+
 /* [cut half] */
 /* The same for a row of bfloat16 scores, or fp16 with topkit_f16: tiles are twice as long, values are written as they were. One block of
  * 4 warps; capacity 1536 serves k up to 512. */

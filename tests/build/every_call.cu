@@ -174,15 +174,33 @@ static __device__ void every_call_collect(const float *scores, int length, int k
     gate = topkit_compact<TIES>(g, c, k, s);
     out[3] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_ASCENDING, c, s) + topkit_collector_held(c);
     out[4] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_SHUFFLED, c, s);
+    topkit_tile_copy_async(topkit_row_tiles(row), (int)topkit_warp_rank(g), topkit_lane(g), c.stage);
+    topkit_copy_async_wait();
+    __syncwarp();
+    out[4] += topkit_scan_begun<TIES>(g, row, k, gate, 1, c, s);
     out[5] = topkit_collect_lanes(g, c, 0x55555555u << (g.thread & 1), out[6] > 3, (unsigned)out[7], length);
+}
+
+template <int TIES>
+static __device__ void every_call_cluster(int k, topkit_collector c, topkit_cluster_storage *cluster, topkit_refiner_storage *s, int *out) {
+    const topkit_group g = topkit_group_block();
+    int held = topkit_collector_trim<TIES>(g, c, out[6], k, s), total;
+    held = topkit_cluster_merge<TIES>(g, c, held, k, cluster, s, &total);
+    topkit_cluster_push(g, c.items, held, topkit_cluster_blocks() - 1 - topkit_cluster_block(), out[7]);
+    out[5] = total + (int)topkit_cluster_read(&cluster->held, 0);
 }
 
 __global__ void every_call_collector(const float *scores, int length, int k, topkit_candidate *items, float *stages, int *out) {
     __shared__ topkit_refiner_storage storage;
     __shared__ topkit_collector_state state;
+    __shared__ topkit_cluster_storage cluster;
+    topkit_dependency_wait();
     const topkit_collector c = {items, 4096, stages + 512 * topkit_warp_rank(topkit_group_block()), &state};
     every_call_collect<TOPKIT_ANY>(scores, length, k, c, &storage, out);
     every_call_collect<TOPKIT_LOWEST_INDEX>(scores, length, k, c, &storage, out + 8);
+    topkit_cluster_sync();
+    every_call_cluster<TOPKIT_ANY>(k, c, &cluster, &storage, out);
+    every_call_cluster<TOPKIT_LOWEST_INDEX>(k, c, &cluster, &storage, out + 8);
     topkit_sort(topkit_group_block(), items, topkit_sort_room(k), TOPKIT_BY_INDEX);
     topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_SCORE);
 }

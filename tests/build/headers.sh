@@ -1,8 +1,8 @@
 # headers.sh (D02): every public header compiles when it is the only include.
 #
 # Device headers: under nvcc (down to PTX: code for the host has none of them), and as C++ with the executor's prelude under each C++
-# compiler that is here. Host headers (version.h, select.h, plan.h, fused.h): as C11 and C++17 with no other help. That the installed list and the
-# single header are complete is checked too.
+# compiler that is here. Host headers (version.h, select.h, plan.h, fused.h): as C11 and C++17 with no other help. That the installed list
+# and the single header are complete is checked too.
 . "${0%/*}/common.sh"
 
 for path in "$source"/include/topkit/*; do
