@@ -81,8 +81,8 @@ static __device__ __forceinline__ void topkit_direct_gates(topkit_group block, c
     topkit_group_sync(block);
 }
 
-/* [4] The warp's tiles: counts what reaches the upper gate, appends what lies between the gates. Neither gate asks for indices, whatever the
- * tie policy is. */
+/* [4] The warp's tiles: counts what reaches the upper gate, appends what lies between the gates. Neither gate asks for indices, whatever
+ * the tie policy is. */
 static __device__ __forceinline__ int topkit_direct_classify(topkit_group block, topkit_row row, const float *scores, topkit_gate lower,
                                                              topkit_gate upper, topkit_collector c) {
     const topkit_tiles tiles = topkit_row_tiles(row);
