@@ -83,7 +83,7 @@ static outcome launch(const std::vector<float> &row, int k, int route) {
     topkit_select_stats stats = {};
     topkit_select_params p = {};
     std::vector<int> indices((size_t)k);
-    alignas(16) unsigned char workspace[64] = {};
+    alignas(16) unsigned char workspace[2048] = {};
     topkit_plan plan;
     p.scores = row.data();
     p.rows = 1;

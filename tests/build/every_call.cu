@@ -177,6 +177,9 @@ static __device__ void every_call_collect(const float *scores, int length, int k
     topkit_tile_copy_async(topkit_row_tiles(row), (int)topkit_warp_rank(g), topkit_lane(g), c.stage);
     topkit_copy_async_wait();
     __syncwarp();
+    topkit_tile copied;
+    topkit_tile_load_copied(topkit_row_tiles(row), out[6], topkit_lane(g), c.stage, &copied);
+    topkit_cluster_write_pair(c.items, topkit_cluster_block(), copied.valid, (unsigned)copied.first);
     out[4] += topkit_scan_begun<TIES>(g, row, k, gate, 1, c, s);
     out[5] = topkit_collect_lanes(g, c, 0x55555555u << (g.thread & 1), out[6] > 3, (unsigned)out[7], length);
 }
