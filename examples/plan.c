@@ -91,7 +91,8 @@ static int plan_any_k(const topkit_device_facts *device, int rows, topkit_plan *
 static int plan_split(const topkit_device_facts *device, int rows, int max_length, int k, topkit_plan *p) {
     const int room = device->shared_per_block - SPLIT_FIXED_SHARED;
     p->threads = SPLIT_THREADS;
-    if (p->threads > device->threads_per_sm || room < SPLIT_TILES_SHARED || device->shared_per_block + SYSTEM_SHARED > device->shared_per_sm)
+    if (p->threads > device->threads_per_sm || room < SPLIT_TILES_SHARED ||
+        device->shared_per_block + SYSTEM_SHARED > device->shared_per_sm)
         return TOPKIT_ERROR_DEVICE;
     p->capacity = row_capacity(k);
     if (p->capacity > (room - SPLIT_TILES_SHARED) / 8) p->capacity = (room - SPLIT_TILES_SHARED) / 8 / 512 * 512;
