@@ -10,14 +10,14 @@
  *     [6] refine     the rest of k from the buffer                                                      refiner, order
  *     [7] deliver    what lies above the upper gate goes straight from the row to the sink              sink
  *
- * Most of the selected never see the refiner: it gets about an eighth of the row. With sorted output there is no upper gate.
+ * The refiner gets what lies between the gates alone; with sorted output there is no upper gate.
  *
  * Each warp copies, classifies and delivers tiles of its own, so it may overwrite them with the next row's as soon as it is done with
  * them: one buffer, no barrier.
  *
  *   k             1 .. 4096 (plan.c)
  *   length        what shared memory holds beside 24 KB and 8 bytes a candidate: 16K scores with two blocks a multiprocessor and
- *                 k <= 2048, about 45000 with one
+ *                 k <= 2048, 46080 with one
  *   workspace     16 bytes + 4 a row, zeroed once
  *   reads         the row once, and its sample (from L2, where the row follows)
  */

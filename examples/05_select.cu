@@ -7,33 +7,15 @@
 #include "03_split_select.cuh"
 #include "04_direct_select.cuh"
 #include "10_any_k_select.cuh"
-#include "plan.h"
-#include "select.h"
-
-static int device_facts(topkit_device_facts *facts) {
-    int device = 0, major = 0, minor = 0;
-    if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&facts->sm_count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&facts->shared_per_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&facts->shared_per_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&facts->threads_per_sm, cudaDevAttrMaxThreadsPerMultiProcessor, device) != cudaSuccess) {
-        cudaGetLastError(); /* reported as our status: must not surface again in the caller's next check */
-        return TOPKIT_ERROR_DEVICE;
-    }
-    facts->arch = major * 10 + minor;
-    return TOPKIT_OK;
-}
+#include "host.h"
 
 static int make_plan(const topkit_select_params *p, topkit_plan *plan) {
     topkit_device_facts facts;
     int route = p->route, status = topkit_score_route(p->score_type, &route);
-    if (status == TOPKIT_OK) status = device_facts(&facts);
+    if (status == TOPKIT_OK) status = topkit_host_facts(&facts);
     if (status != TOPKIT_OK) return status;
     return topkit_make_plan(p->rows, p->max_length, p->k, p->order, route, &facts, plan);
 }
-
-static bool aligned(const void *p, size_t bytes) { return ((size_t)p & (bytes - 1)) == 0; }
 
 /* Everything that can be said about the arguments without a device. */
 static int check(const topkit_select_params *p) {
@@ -47,13 +29,12 @@ static int check(const topkit_select_params *p) {
     if (p->rows == 0 || p->k == 0) return TOPKIT_OK;
     if ((!p->scores && p->max_length > 0) || !p->indices) return TOPKIT_ERROR_POINTER;
     const size_t score_bytes = p->score_type == TOPKIT_SCORE_F32 ? 4 : 2;
-    if (!aligned(p->scores, score_bytes) || !aligned(p->indices, 4) || !aligned(p->values, score_bytes) || !aligned(p->row_starts, 4) ||
-        !aligned(p->lengths, 4) || !aligned(p->stats, 8))
+    if (!topkit_host_aligned(p->scores, score_bytes) || !topkit_host_aligned(p->values, score_bytes) ||
+        !topkit_host_aligned(p->indices, 4) || !topkit_host_aligned(p->row_starts, 4) || !topkit_host_aligned(p->lengths, 4) ||
+        !topkit_host_aligned(p->stats, 8))
         return TOPKIT_ERROR_POINTER;
     return TOPKIT_OK;
 }
-
-#define WORKSPACE_HEADER 1024
 
 static topkit_select_job make_job(const topkit_select_params *p, const topkit_plan *plan) {
     topkit_select_job job;
@@ -76,10 +57,10 @@ static topkit_select_job make_job(const topkit_select_params *p, const topkit_pl
     /* The workspace: a header that is zero between launches (queue, tickets), then what needs no zeroing. */
     job.queue = (topkit_queue *)p->workspace;
     job.tickets = (unsigned *)(job.queue + 1);
-    job.row_order = (int *)((char *)p->workspace + WORKSPACE_HEADER);
+    job.row_order = (int *)((char *)p->workspace + TOPKIT_WORKSPACE_HEADER);
     job.teams = plan->teams;
     job.depth = plan->depth;
-    job.pool = (topkit_candidate *)((char *)p->workspace + WORKSPACE_HEADER);
+    job.pool = (topkit_candidate *)((char *)p->workspace + TOPKIT_WORKSPACE_HEADER);
     job.published = (int *)(job.pool + (size_t)p->rows * (size_t)plan->teams * (size_t)p->k);
     return job;
 }
@@ -135,7 +116,7 @@ static int launch_route(const topkit_select_params *p, const topkit_plan *plan, 
             if (p->order != TOPKIT_ORDER_SCORE)
                 return launch(any ? topkit_any_k_select_kernel<TOPKIT_ANY> : topkit_any_k_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan,
                               stream);
-            return launch(any ? topkit_row_select_kernel<TOPKIT_ANY> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
+            return launch_row<float>(p, plan, stream);
         case TOPKIT_ROUTE_ROW:
             if (p->score_type == TOPKIT_SCORE_BF16) return launch_row<topkit_bf16>(p, plan, stream);
             if (p->score_type == TOPKIT_SCORE_F16) return launch_row<topkit_f16>(p, plan, stream);
@@ -166,7 +147,7 @@ extern "C" int topkit_select(const topkit_select_params *params, void *stream) {
     int status = check(params);
     if (status == TOPKIT_OK) status = make_plan(params, &plan);
     if (status != TOPKIT_OK || plan.route == 0) return status;
-    if (!params->workspace || !aligned(params->workspace, 16) || params->workspace_bytes < plan.workspace_bytes)
+    if (!params->workspace || !topkit_host_aligned(params->workspace, 16) || params->workspace_bytes < plan.workspace_bytes)
         return TOPKIT_ERROR_WORKSPACE;
     return launch_route(params, &plan, (cudaStream_t)stream);
 }

@@ -239,13 +239,6 @@ TOPKIT_JOB_FN void topkit_any_k_begin(topkit_any_k_storage *s, int k) {
     s->missed = 0;
 }
 
-/* The slots behind those that are filled. */
-TOPKIT_JOB_FN topkit_sink_pairs topkit_any_k_behind(topkit_sink_pairs sink, int filled) {
-    sink.indices += filled;
-    if (sink.values) sink.values += filled;
-    return sink;
-}
-
 template <int TIES>
 static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_select_kernel(topkit_select_job job) {
     TOPKIT_SHARED(memory);
@@ -258,6 +251,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_sel
     const bool ordered = job.lengths && job.rows > workers; /* more rows than blocks: let the long ones come first */
 
     topkit_refiner_init(block, &s->refiner);
+    topkit_dependency_wait();
     if (block.thread == 0) {
         topkit_collector_clear(collector);
         s->collected.dropped = s->collected.compactions = 0;
@@ -308,7 +302,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_sel
         /* [6] */
         const int filled = (int)s->region.above; /* slots, by [5], where members were collected */
         if (held > 0 && job.order == TOPKIT_ORDER_NONE)
-            topkit_refine<TIES>(block, items, held, s->wanted - filled, topkit_any_k_behind(emitter.sink, filled), &s->refiner);
+            topkit_refine<TIES>(block, items, held, s->wanted - filled, topkit_job_behind(emitter.sink, filled), &s->refiner);
         topkit_sink_pad_all(block.thread, block.size, s->wanted, job.k, emitter.sink);
         topkit_group_sync(block); /* all have read what the next row changes */
         if (block.thread == 0) {

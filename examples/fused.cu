@@ -4,6 +4,7 @@
  * block then collects its share of what passes a gate that all splits of a query propose alike, and the last to finish refines.
  */
 #include "06_fused_indexer.cuh"
+#include "host.h"
 
 enum {
     CAPACITY = 6144,       /* with its sample of 16 KB: 64 KB a query */
@@ -28,7 +29,6 @@ typedef struct fused_front {
 } fused_front;
 static_assert(sizeof(fused_front) % 16 == 0, "the buffers behind it are aligned");
 
-static bool aligned(const void *p, size_t bytes) { return ((size_t)p & (bytes - 1)) == 0; }
 static int at_most(int a, int b) { return a < b ? a : b; }
 
 /* Everything that can be said without a device and without looking at the outputs. */
@@ -48,8 +48,9 @@ static int check_inputs(const topkit_fused_params *p) {
         return TOPKIT_ERROR_STRIDE;
     if (p->tokens == 0) return TOPKIT_OK;
     if (!p->queries || !p->weights || (!p->keys && p->positions > 0)) return TOPKIT_ERROR_POINTER;
-    if (!aligned(p->queries, 16) || !aligned(p->keys, 16) || !aligned(p->weights, 4) || !aligned(p->key_scales, 4) ||
-        !aligned(p->page_table, 4) || !aligned(p->tables, 4) || !aligned(p->starts, 4) || !aligned(p->ends, 4))
+    if (!topkit_host_aligned(p->queries, 16) || !topkit_host_aligned(p->keys, 16) || !topkit_host_aligned(p->weights, 4) ||
+        !topkit_host_aligned(p->key_scales, 4) || !topkit_host_aligned(p->page_table, 4) || !topkit_host_aligned(p->tables, 4) ||
+        !topkit_host_aligned(p->starts, 4) || !topkit_host_aligned(p->ends, 4))
         return TOPKIT_ERROR_POINTER;
     return TOPKIT_OK;
 }
@@ -60,29 +61,25 @@ static int check_outputs(const topkit_fused_params *p) {
     if ((p->index_stride != 0 && p->index_stride < p->k) || (p->values && p->value_stride != 0 && p->value_stride < p->k))
         return TOPKIT_ERROR_STRIDE;
     if (p->tokens == 0 || p->k == 0) return TOPKIT_OK;
-    if (!p->indices || !aligned(p->indices, 4) || !aligned(p->values, 4) || !aligned(p->stats, 8)) return TOPKIT_ERROR_POINTER;
+    if (!p->indices || !topkit_host_aligned(p->indices, 4) || !topkit_host_aligned(p->values, 4) || !topkit_host_aligned(p->stats, 8))
+        return TOPKIT_ERROR_POINTER;
     return TOPKIT_OK;
 }
 
 static int make_plan(const topkit_fused_params *p, fused_plan *plan) {
-    int device = 0, major = 0, minor = 0, sm_count = 0, shared = 0;
-    if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess) {
-        cudaGetLastError(); /* reported as our status: must not surface again in the caller's next check */
-        return TOPKIT_ERROR_DEVICE;
-    }
-    if (major != 9 || minor != 0 || shared < (int)TOPKIT_FUSED_SHARED) return TOPKIT_ERROR_DEVICE;
+    topkit_device_facts facts;
+    const int status = topkit_host_facts(&facts);
+    if (status != TOPKIT_OK) return status;
+    if (facts.arch != 90 || facts.shared_per_block < (int)TOPKIT_FUSED_SHARED) return TOPKIT_ERROR_DEVICE;
     const int each = TOPKIT_FUSED_COLUMNS / p->heads, runs = (p->tokens + each - 1) / each;
     plan->splits = p->splits;
     if (plan->splits == 0) {
-        plan->splits = runs > 0 ? at_most(sm_count / runs, p->positions / SPLIT_MIN_POSITIONS) : 1;
+        plan->splits = runs > 0 ? at_most(facts.sm_count / runs, p->positions / SPLIT_MIN_POSITIONS) : 1;
         plan->splits = at_most(plan->splits, TOPKIT_FUSED_MAX_SPLITS);
         if (plan->splits < 1 || p->k > SPLIT_MAX_K || p->tokens > TOPKIT_FUSED_SPLIT_TOKENS) plan->splits = 1;
     }
     plan->capacity = plan->splits > 1 ? SPLIT_CAPACITY : CAPACITY;
-    plan->blocks = at_most(runs * plan->splits, sm_count);
+    plan->blocks = at_most(runs * plan->splits, facts.sm_count);
     const size_t buffer = (size_t)plan->capacity * sizeof(topkit_candidate) + TOPKIT_FUSED_SAMPLE * sizeof(float);
     const size_t merges = plan->splits > 1 ? (size_t)p->tokens : 0;
     plan->merged_at = sizeof(fused_front) + (size_t)plan->blocks * 2 * (size_t)each * buffer;
@@ -141,7 +138,7 @@ static int launch(const topkit_fused_params *p, const fused_plan *plan, const to
 }
 
 static int check_workspace(const topkit_fused_params *p, const fused_plan *plan) {
-    return !p->workspace || !aligned(p->workspace, 16) || p->workspace_bytes < plan->bytes ? TOPKIT_ERROR_WORKSPACE : TOPKIT_OK;
+    return !p->workspace || !topkit_host_aligned(p->workspace, 16) || p->workspace_bytes < plan->bytes ? TOPKIT_ERROR_WORKSPACE : TOPKIT_OK;
 }
 
 extern "C" int topkit_fused_workspace(const topkit_fused_params *params, size_t *bytes) {
@@ -176,7 +173,7 @@ extern "C" int topkit_fused_scores(const topkit_fused_params *params, float *mat
     p.splits = 1;
     int status = check_shape(&p);
     if (status == TOPKIT_OK) status = check_inputs(&p);
-    if (status == TOPKIT_OK && (!matrix || !aligned(matrix, 4))) status = TOPKIT_ERROR_POINTER;
+    if (status == TOPKIT_OK && (!matrix || !topkit_host_aligned(matrix, 4))) status = TOPKIT_ERROR_POINTER;
     if (status == TOPKIT_OK && matrix_stride < 0) status = TOPKIT_ERROR_STRIDE;
     if (status == TOPKIT_OK) status = make_plan(&p, &plan);
     if (status != TOPKIT_OK || p.tokens == 0) return status;

@@ -26,8 +26,7 @@ enum {
     DIRECT_FIXED_SHARED = 16384, /* refiner, state and sample, at most */
     DIRECT_MIN_CAPACITY = 3584,
     TILE = 512,
-    HEADER_BYTES = 1024, /* of every workspace: the queue, and tickets of split rows. No route may leave anything else there */
-    HEADER_TICKETS = 252,
+    HEADER_TICKETS = (TOPKIT_WORKSPACE_HEADER - 16) / 4, /* behind the queue */
     ANY_K_FIXED_SHARED = 57344,
     ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
@@ -112,7 +111,7 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
     if (blocks > TOPKIT_MAX_ROWS) return TOPKIT_ERROR_SHAPE;
     p->blocks = (int)blocks;
     p->width = 8; /* one sector: every block reads the sample */
-    if (p->teams > 1) p->workspace_bytes += (size_t)rows * (size_t)p->teams * ((size_t)k * 8 + 8);
+    if (p->teams > 1) p->workspace_bytes += (size_t)rows * (size_t)p->teams * ((size_t)k * 8 + 4);
     return TOPKIT_OK;
 }
 
@@ -166,7 +165,7 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     p.width = 4;
     p.cluster = p.teams = 1;
     p.early_start = device->arch >= 90;
-    p.workspace_bytes = HEADER_BYTES + (size_t)rows * 4;
+    p.workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
     int status;
     switch (route) {
         case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, k, &p); break;

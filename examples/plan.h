@@ -16,6 +16,10 @@
 extern "C" {
 #endif
 
+/* Bytes at the front of every workspace that are zero between launches: the queue, and tickets of split rows. No route leaves anything else
+ * there, so that a workspace may go from one route and shape to another. */
+#define TOPKIT_WORKSPACE_HEADER 1024
+
 typedef struct topkit_device_facts {
     int arch;             /* compute capability, major * 10 + minor */
     int sm_count;         /* multiprocessors that the launch may fill */

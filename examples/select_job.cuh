@@ -80,6 +80,14 @@ TOPKIT_JOB_FN topkit_sink_pairs_of<SCORE> topkit_job_sink(const topkit_select_jo
     return sink;
 }
 
+/* The slots behind those that are filled. */
+template <typename SCORE>
+TOPKIT_JOB_FN topkit_sink_pairs_of<SCORE> topkit_job_behind(topkit_sink_pairs_of<SCORE> sink, int filled) {
+    sink.indices += filled;
+    if (sink.values) sink.values += filled;
+    return sink;
+}
+
 /* A row of at most k scores is its own answer, unless it has to be sorted by score. */
 template <typename SCORE>
 TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row_of<SCORE> row) {
@@ -94,8 +102,7 @@ TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &j
     const topkit_sink_pairs_of<SCORE> sink = topkit_job_sink<SCORE>(job, r);
     const int wanted = row.length < job.k ? row.length : job.k;
     if (job.order == TOPKIT_ORDER_NONE) {
-        const topkit_sink_pairs_of<SCORE> rest = {sink.indices + above, sink.values ? sink.values + above : nullptr, 0};
-        if (wanted > above) topkit_refine<TIES>(g, items, held, wanted - above, rest, s);
+        if (wanted > above) topkit_refine<TIES>(g, items, held, wanted - above, topkit_job_behind(sink, above), s);
         else topkit_group_sync(g);
     } else {
         topkit_refine_keep(g, items, held, topkit_refine_cut<TIES>(g, items, held, wanted, s), s);

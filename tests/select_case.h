@@ -15,7 +15,7 @@
 
 #include "guarded.h"
 #include "oracle.h"
-#include "plan.h"
+#include "host.h"
 #include "select.h"
 
 #include <memory>
@@ -100,17 +100,11 @@ struct mode {
 
 static const int ROUTES[] = {TOPKIT_ROUTE_AUTO,  TOPKIT_ROUTE_ROW,    TOPKIT_ROUTE_PIPELINED,
                              TOPKIT_ROUTE_SPLIT, TOPKIT_ROUTE_DIRECT, TOPKIT_ROUTE_ANY_K};
+enum { ROUTE_COUNT = sizeof ROUTES / sizeof *ROUTES };
 
 static inline topkit_device_facts device_facts_here(void) {
     topkit_device_facts f = {};
-    int major = 0, minor = 0;
-    CUDA_OK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-    CUDA_OK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
-    CUDA_OK(cudaDeviceGetAttribute(&f.sm_count, cudaDevAttrMultiProcessorCount, 0));
-    CUDA_OK(cudaDeviceGetAttribute(&f.shared_per_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
-    CUDA_OK(cudaDeviceGetAttribute(&f.shared_per_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, 0));
-    CUDA_OK(cudaDeviceGetAttribute(&f.threads_per_sm, cudaDevAttrMaxThreadsPerMultiProcessor, 0));
-    f.arch = major * 10 + minor;
+    REQUIRE(topkit_host_facts(&f) == TOPKIT_OK);
     return f;
 }
 
@@ -148,7 +142,7 @@ static inline std::string next_schedule(void) {
 #endif
 }
 
-enum { PREFILL_BYTE = 0x7f, QUEUE_BYTES = 1024 /* at the workspace's front, whatever the route */ };
+enum { PREFILL_BYTE = 0x7f, HEADER_BYTES = TOPKIT_WORKSPACE_HEADER };
 static const uint32_t PREFILL = 0x7f7f7f7fu;
 
 /* ---- the trial ---- */
@@ -219,7 +213,7 @@ struct trial {
         REQUIRE(indices->read(&got));
         REQUIRE(values->read(&bits));
         REQUIRE(workspace->read(&rest));
-        for (size_t i = 0; i < QUEUE_BYTES && i < rest.size(); i++) REQUIRE(rest[i] == 0); /* the queue has put itself back */
+        for (size_t i = 0; i < HEADER_BYTES && i < rest.size(); i++) REQUIRE(rest[i] == 0); /* the queue has put itself back */
         const long long is = index_stride ? index_stride : now.k, vs = value_stride ? value_stride : now.k;
         int wrong = 0;
         answer_for(now.k);

@@ -85,7 +85,7 @@ static inline problem problem_of(uint64_t seed, int number) {
     const uint64_t salt = d.next();
     const int kind = p.kind, n = p.m.max_length;
     p.m.fill([=](int r, int i) { return score_of(kind, r, i, n, salt); }, d.one_in(2) ? POISON : bits_float(0x7fc00000u));
-    p.how.route = ROUTES[d.below((int)(sizeof ROUTES / sizeof *ROUTES))];
+    p.how.route = ROUTES[d.below(ROUTE_COUNT)];
     p.how.ties = d.below(2);
     p.how.order = d.one_in(2) ? TOPKIT_ORDER_NONE : d.below(p.k > 4096 ? 2 : 3); /* by score not every k on every device */
     p.index_stride = d.one_in(3) ? p.k + d.below(9) : 0;

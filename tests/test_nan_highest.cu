@@ -4,6 +4,7 @@
 #include "test_key.cu"
 #include "test_threshold.cu"
 #include "test_refiner.cu"
+#include "test_candidate.cu"
 #include "test_collector.cu"
 #include "test_half.cu"
 #include "test_order.cu"

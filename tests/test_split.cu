@@ -11,32 +11,6 @@ struct division {
     int cluster, teams, depth, capacity;
 };
 
-template <class... P, class... A>
-static void launch_clusters(int cluster, unsigned blocks, unsigned threads, size_t shared, void (*kernel)(P...), A... arguments) {
-    cudaLaunchAttribute attribute = {};
-    cudaLaunchConfig_t config = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = (unsigned)cluster;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    config.gridDim = dim3(blocks);
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = shared;
-    config.attrs = &attribute;
-    config.numAttrs = cluster > 1;
-    REQUIRE(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared) == cudaSuccess);
-    if (cluster > 8)
-        REQUIRE(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess);
-    REQUIRE(cudaLaunchKernelEx(&config, kernel, (P)arguments...) == cudaSuccess);
-    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-}
-
-/* The largest cluster that this device has. */
-static int most_blocks() {
-    int major = 0;
-    REQUIRE(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess);
-    return major >= 9 ? TOPKIT_CLUSTER_MAX : 1;
-}
-
 /* ---- the merge alone: block b brings counts[b] candidates with consecutive indices and scores that fall with the index ---- */
 
 struct merge_storage {
@@ -71,14 +45,14 @@ static __global__ void merge_kernel(const int *counts, int capacity, int k, topk
 static void check_merge(const std::vector<int> &counts, int capacity, int k) {
     const int blocks = (int)counts.size();
     INFO("blocks " << blocks << ", capacity " << capacity << ", k " << k);
-    if (blocks > most_blocks()) return;
+    if (blocks > test_cluster_blocks()) return;
     under_all_schedules([&] {
         int total = 0;
         for (int n : counts) total += n;
         device_buffer<int> in(counts), results((size_t)blocks + 1);
         device_buffer<topkit_candidate> out((size_t)capacity);
-        launch_clusters(blocks, (unsigned)blocks, 96, (sizeof(merge_storage) + 15) / 16 * 16 + (size_t)capacity * 8, merge_kernel, in.data,
-                        capacity, k, out.data, results.data);
+        test_launch_clusters(blocks, (unsigned)blocks, 96, (sizeof(merge_storage) + 15) / 16 * 16 + (size_t)capacity * 8, merge_kernel,
+                             in.data, capacity, k, out.data, results.data);
         const std::vector<int> got = results.read();
         const std::vector<topkit_candidate> items = out.read();
         for (int b = 0; b < blocks; b++) REQUIRE(got[(size_t)b + 1] == total);
@@ -114,7 +88,7 @@ TEST_CASE("a cluster's candidates meet in its first block") {
 
 /* Returns how many rows were read twice. */
 template <int TIES> static unsigned long long check_split(const std::vector<std::vector<float>> &rows, int k, division d) {
-    if (d.cluster > most_blocks()) return 0;
+    if (d.cluster > test_cluster_blocks()) return 0;
     const int count = (int)rows.size();
     int longest = 0;
     std::vector<int> lengths;
@@ -153,8 +127,8 @@ template <int TIES> static unsigned long long check_split(const std::vector<std:
     job.pool = pool.data;
     INFO("k " << k << ", cluster " << d.cluster << ", teams " << d.teams << ", depth " << d.depth << ", capacity " << d.capacity);
     const size_t shared = TOPKIT_SPLIT_HEADER + (size_t)d.depth * 32768 + (size_t)d.capacity * 8;
-    launch_clusters(d.cluster, (unsigned)(count * d.cluster * d.teams), TOPKIT_SPLIT_THREADS, shared, topkit_split_select_kernel<TIES>,
-                    job);
+    test_launch_clusters(d.cluster, (unsigned)(count * d.cluster * d.teams), TOPKIT_SPLIT_THREADS, shared,
+                         topkit_split_select_kernel<TIES>, job);
 
     const std::vector<int> got = indices.read();
     const std::vector<float> got_values = values.read();
@@ -219,7 +193,7 @@ TEST_CASE("split rows: scores that drift, repeat, or all lie in one part") {
 TEST_CASE("split rows: a gate that is too high is found, and the row is read once more") {
     const int n = 8192, k = 600;
     for (const division &as_is : DIVISIONS) {
-        if (as_is.cluster > most_blocks()) continue;
+        if (as_is.cluster > test_cluster_blocks()) continue;
         unsigned long long recoveries = 0;
         for (int phase = 0; phase < 16; phase++) {
             division d = as_is;

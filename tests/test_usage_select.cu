@@ -189,22 +189,11 @@ TEST_CASE("usage: cluster") {
     const int n = 20001, k = 512;
     const score_bits scores = shuffled_row(n);
     device_buffer<uint32_t> in(scores, 1);
-    int major = 0;
-    REQUIRE(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess);
+    const int blocks = test_cluster_blocks() > 4 ? 4 : 1; /* before 9.0 a block is a cluster by itself */
     under_all_schedules([&] {
         device_buffer<int> indices(k);
-        cudaLaunchAttribute attribute = {};
-        cudaLaunchConfig_t config = {};
-        attribute.id = cudaLaunchAttributeClusterDimension;
-        attribute.val.clusterDim.x = attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-        if (major >= 9) attribute.val.clusterDim.x = 4; /* elsewhere a block is a cluster by itself */
-        config.gridDim = dim3(attribute.val.clusterDim.x);
-        config.blockDim = dim3(128);
-        config.dynamicSmemBytes = sizeof(cluster_scan_storage);
-        config.attrs = &attribute;
-        config.numAttrs = major >= 9;
-        REQUIRE(cudaLaunchKernelEx(&config, select_by_cluster, (const float *)in.data, n, k, indices.data) == cudaSuccess);
-        REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+        test_launch_clusters(blocks, (unsigned)blocks, 128, sizeof(cluster_scan_storage), select_by_cluster, (const float *)in.data, n, k,
+                             indices.data);
         check_exact(scores, k, indices.read(), TOPKIT_ANY);
     });
 }

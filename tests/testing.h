@@ -150,16 +150,37 @@ private:
 
 /* ---- launches ---- */
 
+/* Blocks of a cluster that this device has at the most. */
+static inline int test_cluster_blocks() {
+    int major = 0;
+    REQUIRE(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess);
+    return major >= 9 ? 16 : 1;
+}
+
 template <class... P, class... A>
-static inline void test_launch(unsigned blocks, unsigned threads, size_t shared, void (*kernel)(P...), A... arguments) {
+static inline void test_launch_clusters(int cluster, unsigned blocks, unsigned threads, size_t shared, void (*kernel)(P...),
+                                        A... arguments) {
+    cudaLaunchAttribute attribute = {};
     cudaLaunchConfig_t config = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = (unsigned)cluster;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
+    config.attrs = &attribute;
+    config.numAttrs = cluster > 1;
     if (shared > 48 * 1024)
         REQUIRE(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared) == cudaSuccess);
+    if (cluster > 8)
+        REQUIRE(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess);
     REQUIRE(cudaLaunchKernelEx(&config, kernel, (P)arguments...) == cudaSuccess);
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+}
+
+template <class... P, class... A>
+static inline void test_launch(unsigned blocks, unsigned threads, size_t shared, void (*kernel)(P...), A... arguments) {
+    test_launch_clusters(1, blocks, threads, shared, kernel, arguments...);
 }
 
 template <class... P, class... A>

@@ -7,9 +7,9 @@
  *
  *   scope         cluster: all threads of all its blocks; a block acts as a whole. Before compute capability 9.0 a cluster is one block
  *   storage       topkit_cluster_storage (4 bytes shared), and the collector's buffer, both at the same place in every block
- *   sync          called after a scan; ends with a cluster barrier. 2 cluster barriers; where the candidates do not fit, 2 more for each
- *                 doubling, and a compaction
- *   determinism   as the collector's: the set is right, its order in the buffer is open
+ *   sync          called after a scan; at the end block 0's buffer is synced, and nobody else's is needed any more. 2 cluster barriers;
+ *                 where the candidates do not fit, 1 and 3 for each doubling, and those of the compactions
+ *   determinism   as the collector's: the set is right under both tie policies, given indices of the whole row; its order is open
  *   cost          one remote store of 8 bytes a candidate
  *
  * Worked numbers: blocks that hold 30, 40 and 0 candidates with room for 100: block 0 then holds 70, and all know that. With room for 64

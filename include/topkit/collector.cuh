@@ -5,9 +5,10 @@
  * cuts the buffer back to its k best (compaction), raises the gate to the k-th of them and offers the tile again. Nothing is
  * ever dropped: capacity changes speed, never the answer.
  *
- *   scope         append: warp. scan: group
+ *   scope         append: warp. scan, compact, trim: group
  *   storage       topkit_collector_state (shared), `capacity` candidates (shared), 512 floats of stage a warp (shared, 16-byte aligned)
  *   sync          append: none, sync the group before the candidates are read. scan: ends with a barrier, and leaves storage ready.
+ *                 compact and trim end with one, trim begins with one. topkit_scan_begun takes up tiles that the caller has begun to copy.
  *                 The scan reads through the read-only cache: the row is global memory that nothing writes while the kernel runs
  *   determinism   the order in the buffer is open; after a scan the set holds the k best (all of their ties' contenders included)
  *   cost          a tile: 16 compares a lane, and about 30 + 12 * (most hits of a lane) instructions where any lane has a hit
@@ -178,6 +179,23 @@ TOPKIT_FN int topkit_collector_trim(topkit_group g, topkit_collector c, int held
 
 enum { TOPKIT_ASCENDING = 0, TOPKIT_SHUFFLED = 1 };
 
+/* A warp's visits: tile n, then n + stride (mod count), .. so many. */
+typedef struct topkit__visits {
+    int n, stride, left;
+} topkit__visits;
+
+/* The warp-th, (warp + warps)-th, .. tile of the order. */
+TOPKIT_FN topkit__visits topkit__visits_of(topkit_group g, int count, int visit) {
+    const int warps = (int)topkit_warps(g), warp = (int)topkit_warp_rank(g);
+    topkit__visits v = {warp, warps, (count - warp + warps - 1) / warps};
+    if (visit == TOPKIT_SHUFFLED && v.left > 0) {
+        const int step = topkit_tile_step(count);
+        v.stride = (int)((long long)warps * step % count);
+        v.n = (int)((long long)warp * step % count);
+    }
+    return v;
+}
+
 /* Scans a row with a group: loads its tiles, appends what the gate admits, compacts as often as needed. k = min(k, length), at least 1:
  * an empty row has nothing to scan. The buffer must be clear and synced. Returns how many candidates are held: fewer than k only where the
  * gate was too high for the row. SHUFFLED visits the tiles in an order under which no monotone row compacts more than a few times. */
@@ -185,22 +203,15 @@ template <int TIES>
 TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gate, int visit, topkit_collector c,
                           topkit_refiner_storage *r) {
     const topkit_tiles tiles = topkit_row_tiles(row);
-    const int warps = (int)topkit_warps(g), warp = (int)topkit_warp_rank(g);
-    int left = (tiles.count - warp + warps - 1) / warps; /* visits of this warp: the warp-th, (warp + warps)-th, .. of the order */
-    int stride = warps, n = warp;
+    topkit__visits v = topkit__visits_of(g, tiles.count, visit);
     TOPKIT_ASSERT(k >= 1 && c.capacity >= k + TOPKIT_TILE);
-    if (visit == TOPKIT_SHUFFLED && left > 0) {
-        const int step = topkit_tile_step(tiles.count);
-        stride = (int)((long long)warps * step % tiles.count);
-        n = (int)((long long)warp * step % tiles.count);
-    }
     for (;;) {
-        for (; left > 0; left--) {
+        for (; v.left > 0; v.left--) {
             topkit_tile tile;
-            topkit_tile_load(tiles, n, topkit_lane(g), &tile);
+            topkit_tile_load(tiles, v.n, topkit_lane(g), &tile);
             if (!topkit_collect_tile<TIES>(g, c, gate, &tile)) break;
-            n += stride;
-            if (n >= tiles.count) n -= tiles.count; /* the order's end; an ascending warp's last step is not used */
+            v.n += v.stride;
+            if (v.n >= tiles.count) v.n -= tiles.count; /* the order's end; an ascending warp's last step is not used */
         }
         topkit_group_sync(g);
         if (!topkit_collector_overflowed(c)) break;

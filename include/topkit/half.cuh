@@ -189,23 +189,16 @@ template <int TIES, typename SCORE>
 TOPKIT_FN int topkit_scan(topkit_group g, topkit_row_of<SCORE> row, int k, topkit_gate gate, int visit, topkit_collector c,
                           topkit_refiner_storage *r) {
     const topkit_half_tiles<SCORE> tiles = topkit_half_row_tiles(row);
-    const int warps = (int)topkit_warps(g), warp = (int)topkit_warp_rank(g);
-    int left = (tiles.count - warp + warps - 1) / warps;
-    int stride = warps, n = warp;
+    topkit__visits v = topkit__visits_of(g, tiles.count, visit);
     TOPKIT_ASSERT(k >= 1 && c.capacity >= k + TOPKIT_HALF_TILE);
-    if (visit == TOPKIT_SHUFFLED && left > 0) {
-        const int step = topkit_tile_step(tiles.count);
-        stride = (int)((long long)warps * step % tiles.count);
-        n = (int)((long long)warp * step % tiles.count);
-    }
     for (;;) {
         const topkit_half_gate half = topkit_half_gate_of<SCORE>(gate);
-        for (; left > 0; left--) {
+        for (; v.left > 0; v.left--) {
             topkit_tile tile;
-            topkit_half_tile_load(tiles, n, topkit_lane(g), &tile);
+            topkit_half_tile_load(tiles, v.n, topkit_lane(g), &tile);
             if (!topkit_half_collect<TIES, SCORE>(g, c, half, &tile)) break;
-            n += stride;
-            if (n >= tiles.count) n -= tiles.count;
+            v.n += v.stride;
+            if (v.n >= tiles.count) v.n -= tiles.count;
         }
         topkit_group_sync(g);
         if (!topkit_collector_overflowed(c)) break;

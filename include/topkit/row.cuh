@@ -7,7 +7,8 @@
  *   scope         warp: all 32 lanes call; lane l holds scores l*4 .. l*4+3 of each 128 in the tile
  *   limits        at most 2^31 - 2^16 scores: indices and a tile's overshoot are ints
  *   storage       16 registers a lane for a tile
- *   sync          none. topkit_tile_load reads through the read-only cache: global memory that nothing writes while the kernel runs
+ *   sync          none; of tiles that are copied first (topkit_tile_copy_async): wait, then sync the warp. topkit_tile_load reads through
+ *                 the read-only cache: global memory that nothing writes while the kernel runs
  *   determinism   yes
  *   cost          4 loads of 16 bytes a lane and tile
  *

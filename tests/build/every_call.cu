@@ -209,7 +209,8 @@ __global__ void every_call_collector(const float *scores, int length, int k, top
 }
 
 template <int TIES, typename SCORE>
-static __device__ void every_call_half(topkit_row_of<SCORE> row, SCORE *values, int k, topkit_collector c, topkit_refiner_storage *s, int *out) {
+static __device__ void every_call_half(topkit_row_of<SCORE> row, SCORE *values, int k, topkit_collector c, topkit_refiner_storage *s,
+                                       int *out) {
     const topkit_group g = topkit_group_block();
     const topkit_sink_pairs_of<SCORE> sink = {out + 16, values, 0};
     const topkit_gate gate = topkit_gate_at((unsigned)out[0], out[1]);
