@@ -221,7 +221,7 @@ struct fused_case {
             REQUIRE(values.read(&bits));
             REQUIRE(d->stats.read(&counted));
             REQUIRE(workspace.read(&rest));
-            for (size_t i = 0; i < QUEUE_BYTES; i++) REQUIRE(rest[i] == 0);
+            for (size_t i = 0; i < HEADER_BYTES; i++) REQUIRE(rest[i] == 0);
             verify(got, bits, k, ties, order);
             stats = counted[0];
         }
