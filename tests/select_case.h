@@ -14,8 +14,8 @@
 #define TOPKIT_TESTS_SELECT_CASE_H
 
 #include "guarded.h"
-#include "oracle.h"
 #include "host.h"
+#include "oracle.h"
 #include "select.h"
 
 #include <memory>

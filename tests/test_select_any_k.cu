@@ -109,7 +109,7 @@ TEST_CASE("A sample that misses the boundary changes nothing but the speed") {
  * that the buffer holds or nearly holds: k up to the last of them and into the band. */
 TEST_CASE("A sample of a plateau beside the boundary") {
     const int n = test_size(262144, 24576), others = 5600;
-    for (int kind = 0; kind < 4; kind++) {
+    for (int kind = 0; kind < 4; kind += SANITIZED ? 3 : 1) {
         const bool better = kind & 1;
         const uint32_t band = kind & 2 ? 1023 : 0;
         guarded stats(sizeof(topkit_select_stats));
