@@ -45,7 +45,9 @@ TEST_CASE("Any k of any kind of values") {
         m.fill([=](int r, int i) { return value_of(kind, n, r, i); });
         trial t(m);
         INFO("kind " << kind);
-        for (int k : {4097, 10000, n / 2, n - 1, n, n + 5}) check_any_k(&t, k);
+        for (int k : {4097, 10000, n / 2, n - 1, n, n + 5}) {
+            if (!SANITIZED || k % 2) check_any_k(&t, k);
+        }
     }
 }
 
@@ -144,6 +146,7 @@ TEST_CASE("A sample of a plateau beside the boundary") {
 TEST_CASE("A boundary at the first and at the last key") {
     const int n = test_size(100000, 20000);
     for (int share : {1, 50, 99}) { /* percent of the best */
+        if (SANITIZED && share != 50) continue;
         for (uint32_t high : {0x7f800000u, 0x7fc00000u}) {
             for (uint32_t low : {0xff800000u, 0x7fc00000u}) {
                 trial t(matrix_of(1, n, [=](int r, int i) { return bits_float((int)(hashed(r, i) % 100) < share ? high : low); }));

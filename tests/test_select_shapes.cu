@@ -26,7 +26,7 @@ TEST_CASE("A02 rows as long as a capacity, in one narrow band") {
                 if ((rows == 9 && n > 3000) || (SANITIZED && rows != 3)) continue; /* the executor's time */
                 trial t(matrix_of(rows, n, [n](int r, int i) { return bits_float(0x3f800000u + (uint32_t)permuted(n, r, i)); }));
                 for (int k : {2048, 1024, 512}) {
-                    if (k >= n) continue;
+                    if (k >= n || (SANITIZED && k != 1024)) continue;
                     t.answer_is(k, [=](int r, int i) { return permuted(n, r, i) >= n - k; });
                     t.check(k);
                 }

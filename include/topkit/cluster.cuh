@@ -50,8 +50,9 @@ TOPKIT_FN int topkit_cluster_merge(topkit_group block, topkit_collector c, int h
         topkit_cluster_sync();
         return all;
     }
-    held = topkit_collector_trim<TIES>(block, c, held, k, r);
-    for (unsigned distance = 1; distance < blocks; distance *= 2) {
+    for (unsigned distance = 1;; distance *= 2) {
+        held = topkit_collector_trim<TIES>(block, c, held, k, r);
+        if (distance >= blocks) return held;
         topkit_cluster_sync(); /* the counts of the step before have been read by all */
         if (block.thread == 0) s->held = (unsigned)held;
         topkit_cluster_sync();
@@ -60,9 +61,8 @@ TOPKIT_FN int topkit_cluster_merge(topkit_group block, topkit_collector c, int h
         const int partners = (int)topkit_cluster_read(&s->held, partner);
         if (sends) topkit_cluster_push(block, c.items, held, partner, partners);
         topkit_cluster_sync();
-        if (receives) held = topkit_collector_trim<TIES>(block, c, held + partners, k, r);
+        if (receives) held += partners;
     }
-    return held;
 }
 
 #endif
