@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds topkit-bench with nvcc alone (no Meson, no network) and runs suites of it on the GPU of this machine.
+# Builds topkit-bench and topkit-fused-bench with nvcc alone (no Meson, no network) and runs suites of the first on the GPU of this machine.
 #
 #   sh bench/device.sh matrix width decode        suites as bench/cases.h lists them; none: builds only
 #   BENCH_OPTIONS='--quick --route row' sh bench/device.sh matrix
@@ -9,7 +9,7 @@
 #   BENCH_OPTIONS  options of the driver, as the head of bench/bench.c lists them
 #   BENCH_ARCH     architecture to build for (90a)
 #   BENCH_FLAGS    further options of nvcc, such as -DNAME=VALUE for an ablation
-#   BENCH_BUILD    folder of the build (build/bench)
+#   BENCH_BUILD    folder of the build (build/bench); BENCH_BUILT=1 takes the program that is there
 #   BENCH_COMMIT   what the results are said to be of (git's HEAD)
 #   CCCL           include folder of a CCCL that has CUB's batched Top-K, for --kernel cub
 set -e
@@ -19,24 +19,33 @@ out=${OUT:-bench/results}
 arch=${BENCH_ARCH:-90a}
 mkdir -p "$build" "$out"
 
-includes="-Iinclude -Iexamples -Iexamples/tool -Ibench"
-nvcc_flags="-O3 -std=c++17 -lineinfo -gencode arch=compute_$arch,code=sm_$arch -Xptxas -v $includes $BENCH_FLAGS"
-newer_cub=${CCCL:+-I$CCCL}
+# Each line is a job of its own. One that fails leaves no object, and the link then says so.
+compile_list() {
+    for source in examples/05_select.cu bench/gpu.cu bench/replay.cu bench/inputs.cu bench/exact.cu bench/exact_sort.cu bench/cub_topk.cu \
+        examples/fused.cu bench/fused.cu; do
+        name=$(echo "$source" | tr / _)
+        newer_cub=
+        [ "$name" != bench_cub_topk.cu ] || newer_cub=${CCCL:+-I$CCCL}
+        echo "nvcc $newer_cub $nvcc_flags -c $source -o $build/$name.o >$build/$name.log 2>&1 || cat $build/$name.log"
+    done
+    for source in examples/plan.c examples/tool/npy.c bench/bench.c bench/callee.c bench/capture.c bench/cases.c bench/report.c bench/run.c; do
+        echo "cc -O2 -std=c11 -Wall -Wextra $includes -c $source -o $build/$(echo "$source" | tr / _).o"
+    done
+}
 
-# Everything at once: each source is a job of its own. A job that fails leaves no object, and the link then says so.
-rm -f "$build"/*.o
-for source in examples/05_select.cu bench/gpu.cu bench/replay.cu bench/inputs.cu bench/exact.cu bench/exact_sort.cu bench/cub_topk.cu; do
-    name=$(basename "$source" .cu)
-    extra=
-    [ "$name" = cub_topk ] && extra=$newer_cub
-    nvcc $extra $nvcc_flags -c "$source" -o "$build/$name.o" >"$build/$name.log" 2>&1 || cat "$build/$name.log" &
-done
-for source in examples/plan.c examples/tool/npy.c bench/bench.c bench/callee.c bench/capture.c bench/cases.c bench/report.c bench/run.c; do
-    cc -O2 -std=c11 -Wall -Wextra $includes -c "$source" -o "$build/$(basename "$source" .c).o" &
-done
-wait
-nvcc -gencode "arch=compute_$arch,code=sm_$arch" "$build"/*.o -o "$build/topkit-bench"
-grep -E "[1-9][0-9]* bytes spill" "$build/05_select.log" && echo "note: the operator spills registers"
+build() {
+    includes="-Iinclude -Iexamples -Iexamples/tool -Ibench"
+    nvcc_flags="-O3 -std=c++17 -lineinfo -gencode arch=compute_$arch,code=sm_$arch -Xptxas -v $includes $BENCH_FLAGS"
+    rm -f "$build"/*.o "$build"/topkit-*bench
+    compile_list | xargs -P "$(nproc)" -I{} sh -c '{}'
+    link="nvcc -gencode arch=compute_$arch,code=sm_$arch $build/examples_05_select.cu.o $build/examples_plan.c.o"
+    $link "$build"/bench_fused.cu.o "$build"/examples_fused.cu.o -o "$build/topkit-fused-bench"
+    $link $(ls "$build"/*.o | grep -v -e fused -e 05_select -e plan.c) -o "$build/topkit-bench"
+    grep -E "[1-9][0-9]* bytes spill" "$build"/examples_*.log && echo "note: a kernel spills registers"
+    return 0
+}
+
+[ -n "${BENCH_BUILT:-}" ] || build
 [ $# -gt 0 ] || exit 0
 
 commit=${BENCH_COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}

@@ -1,13 +1,15 @@
 #!/bin/sh
 # Builds and runs the GPU's tests with nvcc alone (no Meson, no network), then a reduced set under compute-sanitizer's four tools.
 #
-#   CATCH2=DIR sh tests/device.sh [all|sanitize|soak]     DIR holds catch2/catch.hpp; default: the compiler's own path
+#   CATCH2=DIR sh tests/device.sh [all|plain|sanitize|soak|build]     DIR holds catch2/catch.hpp; default: the compiler's own path
 #
+# plain leaves the sanitizers out, sanitize everything else.
 # soak builds and runs nothing but test_select_soak: random problems under load, for SOAK_SECONDS, from problem sequence SOAK_SEED on.
+# build compiles and runs nothing: where time on a GPU is short, do that elsewhere, carry TEST_BUILD over and go on there with TEST_BUILT=1.
 #
 # Settings, all optional, in the environment:
 #   TEST_ARCH      architecture to build for (90a)
-#   TEST_BUILD     folder of the build (build/tests)
+#   TEST_BUILD     folder of the build (build/tests); TEST_BUILT=1 links the objects that are there
 #   TEST_TIMEOUT   seconds for one program (120, and those of the soak); one that runs out has failed
 #   SOAK_SECONDS   how long random problems go on (60), SOAK_RUNS how often a question is repeated (1000), SOAK_SEED (1)
 #   OUT            where the logs go (TEST_BUILD)
@@ -24,34 +26,52 @@ soak=${SOAK_SECONDS:-60}
 mkdir -p "$build" "$out"
 flags="-O2 -std=c++17 -lineinfo -gencode arch=compute_$arch,code=sm_$arch -Iinclude -Iexamples -Itests ${CATCH2:+-I$CATCH2}"
 
-c++ -O0 -std=c++17 ${CATCH2:+-I"$CATCH2"} -c tests/main.cpp -o "$build/main.o" &
-nvcc -O1 -std=c++17 -x cu -DTOPKIT_TEST_GPU -c tests/device.cpp -o "$build/device.o" &
-cc -O2 -std=c11 -Iexamples -c examples/plan.c -o "$build/plan.o" &
-nvcc $flags -c examples/05_select.cu -o "$build/select.o" &
-[ "$what" = soak ] || nvcc $flags -DTOPKIT_NAN=1 -c examples/05_select.cu -o "$build/select_nan.o" &
 names=
 sources=tests/test_*.cu
 [ "$what" != soak ] || sources=tests/test_select_soak.cu
 for source in $sources; do
     name=$(basename "$source" .cu)
-    [ "$name" = test_exact ] && continue # the benchmark's own check has a program of its own
-    names="$names $name"
-    nvcc $flags -c "$source" -o "$build/$name.o" >"$build/$name.log" 2>&1 || cat "$build/$name.log" &
+    [ "$name" = test_exact ] || names="$names $name" # the benchmark's own check has a program of its own
 done
-[ "$what" = soak ] || for name in test_select_values test_select_random; do
-    nvcc $flags -DTOPKIT_NAN=1 -c "tests/$name.cu" -o "$build/${name}_nan.o" &
-    names="$names ${name}_nan"
-done
-wait
-for name in $names; do
-    operator=
-    case $name in
-        *_nan) operator="$build/select_nan.o $build/plan.o" ;;
-        test_select_* | test_usage_select) operator="$build/select.o $build/plan.o" ;;
-    esac
-    nvcc -gencode "arch=compute_$arch,code=sm_$arch" "$build/$name.o" "$build/main.o" "$build/device.o" $operator -o "$build/$name" &
-done
-wait
+nan_names=
+[ "$what" = soak ] || nan_names="test_select_values test_select_random"
+for name in $nan_names; do names="$names ${name}_nan"; done
+
+# Each line that the list prints is a job of its own; what it has to say is shown when it fails.
+at_once() { xargs -P "$(nproc)" -I{} sh -c '{} >"$0.$$" 2>&1 || cat "$0.$$"; rm -f "$0.$$"' "$build/log"; }
+
+compile_list() {
+    echo "nvcc $flags -c examples/05_select.cu -o $build/select.o"
+    [ -z "$nan_names" ] || echo "nvcc $flags -DTOPKIT_NAN=1 -c examples/05_select.cu -o $build/select_nan.o"
+    [ "$what" = soak ] || echo "nvcc $flags -c examples/fused.cu -o $build/fused.o"
+    echo "c++ -O0 -std=c++17 ${CATCH2:+-I$CATCH2} -c tests/main.cpp -o $build/main.o"
+    echo "nvcc -O1 -std=c++17 -x cu -DTOPKIT_TEST_GPU -c tests/device.cpp -o $build/device.o"
+    echo "cc -O2 -std=c11 -Iexamples -c examples/plan.c -o $build/plan.o"
+    for name in $names; do
+        case $name in
+            *_nan) echo "nvcc $flags -DTOPKIT_NAN=1 -c tests/${name%_nan}.cu -o $build/$name.o" ;;
+            *) echo "nvcc $flags -c tests/$name.cu -o $build/$name.o" ;;
+        esac
+    done
+}
+
+link_list() {
+    for name in $names; do
+        operator=
+        case $name in
+            *_nan) operator="$build/select_nan.o $build/plan.o" ;;
+            test_fused) operator="$build/fused.o $build/select.o $build/plan.o" ;;
+            test_select_* | test_usage_select) operator="$build/select.o $build/plan.o" ;;
+        esac
+        echo "nvcc -gencode arch=compute_$arch,code=sm_$arch $build/$name.o $build/main.o $build/device.o $operator -o $build/$name"
+    done
+}
+
+[ -n "${TEST_BUILT:-}" ] || rm -f "$build"/*.o # what does not build is not what an earlier build left
+[ -n "${TEST_BUILT:-}" ] || compile_list | at_once
+[ "$what" != build ] || exit 0
+for name in $names; do rm -f "$build/$name"; done
+link_list | at_once
 
 passed=0 failed=0
 judge() { # name, then the command
@@ -78,7 +98,7 @@ if [ "$what" = soak ]; then
 fi
 [ "$what" = sanitize ] || for name in $names; do judge "$name" "$build/$name"; done
 
-for tool in memcheck racecheck synccheck initcheck; do
+[ "$what" = plain ] || for tool in memcheck racecheck synccheck initcheck; do
     for name in test_collector test_refiner test_scheduler test_signal test_threshold test_select_errors test_select_random; do
         judge "$name-$tool" env TOPKIT_TEST_CASES=3 compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 "$build/$name"
     done
