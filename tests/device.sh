@@ -10,6 +10,7 @@
 # Settings, all optional, in the environment:
 #   TEST_ARCH      architecture to build for (90a)
 #   TEST_BUILD     folder of the build (build/tests); TEST_BUILT=1 links the objects that are there
+#   TEST_JOBS      programs at a time (all processors)
 #   TEST_TIMEOUT   seconds for one program (120, and those of the soak); one that runs out has failed
 #   SOAK_SECONDS   how long random problems go on (60), SOAK_RUNS how often a question is repeated (1000), SOAK_SEED (1)
 #   OUT            where the logs go (TEST_BUILD)
@@ -20,6 +21,7 @@ arch=${TEST_ARCH:-90a}
 build=${TEST_BUILD:-build/tests}
 out=${OUT:-$build}
 limit=${TEST_TIMEOUT:-120}
+jobs=${TEST_JOBS:-$(nproc)}
 what=${1:-all}
 soak=${SOAK_SECONDS:-60}
 [ "$what" != soak ] || limit=$((limit + soak))
@@ -33,6 +35,7 @@ for source in $sources; do
     name=$(basename "$source" .cu)
     [ "$name" = test_exact ] || names="$names $name" # the benchmark's own check has a program of its own
 done
+sanitized="test_collector test_refiner test_scheduler test_signal test_threshold test_select_errors test_select_random"
 nan_names=
 [ "$what" = soak ] || nan_names="test_select_values test_select_random"
 for name in $nan_names; do names="$names ${name}_nan"; done
@@ -73,35 +76,32 @@ link_list() {
 for name in $names; do rm -f "$build/$name"; done
 link_list | at_once
 
-passed=0 failed=0
-judge() { # name, then the command
-    name=$1
-    shift
-    begin=$(date +%s)
-    if timeout "$limit" "$@" >"$out/$name.txt" 2>&1; then
-        passed=$((passed + 1))
-        echo "ok      $name ($(($(date +%s) - begin)) s)"
-    else
-        failed=$((failed + 1))
-        echo "FAILED  $name ($(($(date +%s) - begin)) s)"
-        tail -n 25 "$out/$name.txt"
-    fi
+# Programs run beside one another, TEST_JOBS at a time: few of them keep the GPU busy. Each line of the list is a name, then a command.
+judge() {
+    xargs -P "$jobs" -L 1 sh -c '
+        name=$1 begin=$(date +%s) said=ok
+        shift
+        timeout "$limit" "$@" >"$out/$name.txt" 2>&1 || said=FAILED
+        echo "$said  $name ($(($(date +%s) - begin)) s)"
+        [ "$said" = ok ] || tail -n 25 "$out/$name.txt"' judge
 }
+export limit out
 
-if [ "$what" = soak ]; then
-    judge test_select_soak env TOPKIT_SOAK_SECONDS="$soak" TOPKIT_SOAK_RUNS="${SOAK_RUNS:-1000}" TOPKIT_TEST_SEED="${SOAK_SEED:-1}" \
-        "$build/test_select_soak"
-    grep '^soak:' "$out/test_select_soak.txt"
-    echo "$passed passed, $failed failed"
-    [ "$failed" -eq 0 ]
-    exit
-fi
-[ "$what" = sanitize ] || for name in $names; do judge "$name" "$build/$name"; done
-
-[ "$what" = plain ] || for tool in memcheck racecheck synccheck initcheck; do
-    for name in test_collector test_refiner test_scheduler test_signal test_threshold test_select_errors test_select_random; do
-        judge "$name-$tool" env TOPKIT_TEST_CASES=3 compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 "$build/$name"
+test_list() {
+    if [ "$what" = soak ]; then
+        echo "test_select_soak env TOPKIT_SOAK_SECONDS=$soak TOPKIT_SOAK_RUNS=${SOAK_RUNS:-1000} TOPKIT_TEST_SEED=${SOAK_SEED:-1}" \
+            "$build/test_select_soak"
+        return
+    fi
+    [ "$what" = sanitize ] || for name in $names; do echo "$name $build/$name"; done
+    [ "$what" = plain ] || for tool in memcheck racecheck synccheck initcheck; do
+        for name in $sanitized; do
+            echo "$name-$tool env TOPKIT_TEST_CASES=3 compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 $build/$name"
+        done
     done
-done
-echo "$passed passed, $failed failed"
+}
+test_list | judge | tee "$out/judged"
+[ "$what" != soak ] || grep '^soak:' "$out/test_select_soak.txt"
+failed=$(grep -c '^FAILED' "$out/judged")
+echo "$(grep -c '^ok' "$out/judged") passed, $failed failed"
 [ "$failed" -eq 0 ]
