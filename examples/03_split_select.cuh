@@ -21,7 +21,7 @@
  *   k             1 .. 4096 (plan.c)
  *   shared        8 KB, 8 bytes a candidate, and 32 KB for each of the 1 to 4 tiles a warp that are fetched before the gate is known: one
  *                 block a multiprocessor
- *   workspace     several teams: 8 k + 4 bytes a row and team, and a ticket a row that is zero between launches; else none of its own
+ *   workspace     several teams: 16 k + 4 bytes a row and team, and a ticket a row that is zero between launches; else none of its own
  *   reads         the row once, and the sample once a block (from L2)
  */
 #ifndef TOPKIT_03_SPLIT_SELECT_CUH
@@ -86,10 +86,11 @@ static __device__ __forceinline__ int topkit_split_collect(topkit_group block, c
 template <int TIES>
 static __device__ __forceinline__ int topkit_split_publish(topkit_group block, const topkit_select_job &job, int r, int team,
                                                            topkit_collector c, int held, topkit_split_storage *s) {
-    topkit_candidate *pool = job.pool + (long long)r * job.teams * job.k;
+    topkit_candidate *pool = job.pool + (long long)r * job.teams * job.slot;
     int *published = job.published + (long long)r * job.teams;
-    if (held > job.k) held = topkit_collector_trim<TIES>(block, c, held, job.k, &s->refiner);
-    for (int i = (int)block.thread; i < held; i += (int)block.size) pool[(long long)team * job.k + i] = c.items[i];
+    const int lane = (int)topkit_lane(block);
+    if (held > job.slot) held = topkit_collector_trim<TIES>(block, c, held, job.k, &s->refiner);
+    for (int i = (int)block.thread; i < held; i += (int)block.size) pool[(long long)team * job.slot + i] = c.items[i];
     if (block.thread == 0) published[team] = held;
     topkit_group_sync(block);
     if (block.thread == 0) {
@@ -100,13 +101,24 @@ static __device__ __forceinline__ int topkit_split_publish(topkit_group block, c
     }
     topkit_group_sync(block);
     if (!s->last) return -1;
-    held = 0;
-    const int counts = (int)topkit_lane(block) < job.teams ? published[topkit_lane(block)] : 0; /* of all teams at once: at most 32 */
-    for (int t = 0; t < job.teams; t++) {
-        const int count = __shfl_sync(TOPKIT_FULL_MASK, counts, t);
-        if (held + count > c.capacity) held = topkit_collector_trim<TIES>(block, c, held, job.k, &s->refiner);
-        for (int i = (int)block.thread; i < count; i += (int)block.size) c.items[held + i] = pool[(long long)t * job.k + i];
-        held += count;
+    const int count = lane < job.teams ? published[lane] : 0; /* of all teams at once: at most 32 */
+    unsigned all;
+    const int before = (int)topkit_warp_exclusive_sum(block, (unsigned)count, &all);
+    if ((int)all <= c.capacity) { /* a warp a team, so that nothing waits for the one before it */
+        for (int t = (int)topkit_warp_rank(block); t < job.teams; t += (int)topkit_warps(block)) {
+            const int n = __shfl_sync(TOPKIT_FULL_MASK, count, t), at = __shfl_sync(TOPKIT_FULL_MASK, before, t);
+#pragma unroll 4
+            for (int i = lane; i < n; i += TOPKIT_WARP) c.items[at + i] = pool[(long long)t * job.slot + i];
+        }
+        held = (int)all;
+    } else {
+        held = 0;
+        for (int t = 0; t < job.teams; t++) {
+            const int n = __shfl_sync(TOPKIT_FULL_MASK, count, t);
+            if (held + n > c.capacity) held = topkit_collector_trim<TIES>(block, c, held, job.k, &s->refiner);
+            for (int i = (int)block.thread; i < n; i += (int)block.size) c.items[held + i] = pool[(long long)t * job.slot + i];
+            held += n;
+        }
     }
     topkit_group_sync(block);
     return held;
