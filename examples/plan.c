@@ -117,7 +117,8 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
         p->teams = at_most(split_fits(device, p->cluster) / (rows * p->cluster), max_length / p->cluster / (team_part / 4));
         p->teams = p->teams < 1 ? 1 : at_most(p->teams, SPLIT_MAX_TEAMS);
     }
-    p->slot = p->cluster > 1 ? 2 * k : k; /* with the usual candidates nobody has to cut back before publishing */
+    /* With the usual candidates nobody has to cut back before publishing; and beside k a team's must fit the buffer. */
+    p->slot = p->cluster > 1 ? at_most(2 * k, p->capacity - k) : k;
     const long long blocks = (long long)rows * p->cluster * p->teams;
     if (blocks > TOPKIT_MAX_ROWS) return TOPKIT_ERROR_SHAPE;
     p->blocks = (int)blocks;

@@ -27,8 +27,8 @@ typedef struct topkit_select_job {
     topkit_select_stats *stats; /* or null */
     topkit_queue *queue;        /* zero before the first launch, and after every one */
     int *row_order;             /* (rows) */
-    int teams, slot, depth;     /* of a row that is split (03): clusters that share it; candidates that each may publish, at least k; tiles
-                                 * that travel to a warp at a time */
+    int teams, slot, depth;     /* of a row that is split (03): clusters that share it; candidates that each may publish, k to capacity - k;
+                                 * tiles that travel to a warp at a time */
     unsigned *tickets;          /* (rows) with several teams; zero before the first launch, and after every one */
     int *published;             /* (rows x teams) candidates in the pool */
     topkit_candidate *pool;     /* (rows x teams x slot) */
