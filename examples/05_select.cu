@@ -148,7 +148,8 @@ extern "C" int topkit_select(const topkit_select_params *params, void *stream) {
     int status = check(params);
     if (status == TOPKIT_OK) status = make_plan(params, &plan);
     if (status != TOPKIT_OK || plan.route == 0) return status;
-    if (!params->workspace || !topkit_host_aligned(params->workspace, 16) || params->workspace_bytes < plan.workspace_bytes)
-        return TOPKIT_ERROR_WORKSPACE;
+    if (!params->workspace || !topkit_host_aligned(params->workspace, 16)) return TOPKIT_ERROR_WORKSPACE;
+    status = topkit_plan_within(&plan, params->rows, params->workspace_bytes);
+    if (status != TOPKIT_OK) return status;
     return launch_route(params, &plan, (cudaStream_t)stream);
 }

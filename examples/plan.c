@@ -190,6 +190,16 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     return status;
 }
 
+int topkit_plan_within(topkit_plan *plan, int rows, size_t bytes) {
+    if (bytes >= plan->workspace_bytes) return TOPKIT_OK;
+    const size_t least = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
+    if (plan->teams <= 1 || bytes < least) return TOPKIT_ERROR_WORKSPACE;
+    plan->teams = 1;
+    plan->blocks = rows * plan->cluster;
+    plan->workspace_bytes = least;
+    return TOPKIT_OK;
+}
+
 int topkit_score_route(int score_type, int *route) {
     if (score_type < TOPKIT_SCORE_F32 || score_type > TOPKIT_SCORE_F16) return TOPKIT_ERROR_SCORE_TYPE;
     if (score_type == TOPKIT_SCORE_F32) return TOPKIT_OK;

@@ -178,6 +178,27 @@ TEST_CASE("A device that lacks something is refused, whatever the route") {
     }
 }
 
+TEST_CASE("A split row's teams give way to a small workspace") {
+    topkit_plan plan, wide;
+    REQUIRE(topkit_make_plan(16, 1 << 20, 2048, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_SPLIT, &DEVICES[3].facts, &wide) == TOPKIT_OK);
+    REQUIRE(wide.teams > 1);
+    const size_t least = TOPKIT_WORKSPACE_HEADER + 16 * 4;
+    plan = wide;
+    REQUIRE(topkit_plan_within(&plan, 16, wide.workspace_bytes) == TOPKIT_OK);
+    REQUIRE(same(plan, wide));
+    REQUIRE(topkit_plan_within(&plan, 16, least - 1) == TOPKIT_ERROR_WORKSPACE);
+    REQUIRE(same(plan, wide));
+    for (size_t bytes : {wide.workspace_bytes - 1, least}) {
+        plan = wide;
+        REQUIRE(topkit_plan_within(&plan, 16, bytes) == TOPKIT_OK);
+        REQUIRE(plan.teams == 1);
+        REQUIRE(plan.blocks == 16 * plan.cluster);
+        REQUIRE(plan.workspace_bytes == least);
+    }
+    REQUIRE(topkit_make_plan(16, 1 << 20, 2048, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_ROW, &DEVICES[3].facts, &plan) == TOPKIT_OK);
+    REQUIRE(topkit_plan_within(&plan, 16, plan.workspace_bytes - 1) == TOPKIT_ERROR_WORKSPACE);
+}
+
 TEST_CASE("Workspace never shrinks when rows are added") {
     for (int route : {TOPKIT_ROUTE_ROW, TOPKIT_ROUTE_PIPELINED, TOPKIT_ROUTE_ANY_K}) {
         size_t before = 0;
