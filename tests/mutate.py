@@ -115,7 +115,7 @@ MUTATIONS = [
     mutation("the end of the buffer is not marked", COLLECTOR, "if (topkit_lane(g) == 0) atomicMin(&c.state->stored, base);", "", "collector"),
     mutation("lanes write over each other", COLLECTOR, "c.items + base + below;", "c.items + base;", "collector"),
     mutation("a tile across the bound is not looked at closely", COLLECTOR, "else exact |= tile->first + TOPKIT_TILE > gate.bound;", "",
-             "collector"),
+             "candidate collector"),
     mutation("NaNs do not pass an open gate", COLLECTOR, "topkit_gate_is_open(gate)) mask = tile->valid;",
              "topkit_gate_is_open(gate)) mask = topkit_tile_mask(tile, gate.value) & tile->valid;", "collector"),
     mutation("a warp's last tile is not visited", COLLECTOR, "(count - warp + warps - 1) / warps};",
