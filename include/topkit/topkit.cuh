@@ -31,6 +31,7 @@
 #include "topkit/refiner.cuh"
 #include "topkit/collector.cuh"
 #include "topkit/cluster.cuh"
+#include "topkit/resident.cuh"
 #include "topkit/half.cuh"
 #include "topkit/order.cuh"
 #include "topkit/scheduler.cuh"

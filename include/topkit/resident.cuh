@@ -1,0 +1,374 @@
+/* topkit/resident.cuh: the exact k best of a row that lies in shared memory, with nothing guessed.
+ *
+ * A row is copied once, as aligned vectors, and then looked at where it lies. The maxima of disjoint groups of its scores are scores of
+ * the row: the k-th largest of them is reached by at least k scores, and by hardly more where a group is a few scores. A histogram of these
+ * maxima gives a bound a little below it (topkit_resident_bound). Positions of the scores that reach the bound are listed, two bytes each
+ * (topkit_resident_list), and radix steps over what is listed find the boundary (topkit_resident_search). Where the bound is useless,
+ * because of infinities or more equals than the list holds, the steps go over the whole row instead: slower, never wrong. Emission reads
+ * the row for the last time (topkit_resident_emit); the members of the boundary's bin are told apart behind it (topkit_resident_settle).
+ *
+ *   scope         group, which may be a part of a block; rows of up to 65000 scores
+ *   storage       topkit_resident_storage, 4.6 KB shared, init once; topkit_resident_bytes(length) of shared memory for the row, aligned to
+ *                 16 bytes, and 2 bytes for each position that the list shall hold: 1.5 k of them, or the row's length where that is less
+ *   sync          copy: no barrier; a thread looks first at what it copied itself, and must have waited for that (topkit_copy_async_wait).
+ *                 The five calls in their order, by all threads of the group: bound 3 barriers, list 1, search 3 for a radix step, emit 1,
+ *                 settle 1. After emit the row's memory may be written again. Each call ends with a barrier, but for settle, which leaves
+ *                 the storage ready for the next row's bound
+ *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
+ *                 The order of emission is open in both
+ *   cost          3 passes over the row in shared memory, 2 over the list; a shared atomic a group and one a listed score
+ *
+ * Worked numbers: of 8 aligned scores 1 9 3 4 8 2 7 6 and k = 3, groups of two have the maxima 9 4 8 7; the third largest is 7, so the
+ * bound lies in (4, 7] and 9 8 7 are listed, or 6 too: topkit_resident_group(2, 3) is 2. For k = 2 a group would be four scores.
+ */
+#ifndef TOPKIT_RESIDENT_CUH
+#define TOPKIT_RESIDENT_CUH
+
+#include "topkit/refiner.cuh"
+
+/* A row in shared memory: score i is scores[lead + i], lead < 4. What fills up the first and the last vector ranks lowest. */
+typedef struct topkit_resident {
+    float *scores;
+    unsigned short *list; /* positions of the scores to look at; null: the whole row */
+    int length, lead;
+    int capacity; /* positions that the list has room for */
+    int count;    /* scores to look at */
+} topkit_resident;
+
+/* At least k scores of the row have keys of low or more, none has more than high. */
+typedef struct topkit_resident_bracket {
+    unsigned low, high;
+    float value; /* of low */
+    bool lists;  /* the bound is worth a list */
+} topkit_resident_bracket;
+
+typedef struct __align__(8) topkit_resident_storage {
+    topkit_digit_storage digit;                        /* between search and settle its histogram holds the boundary's members */
+    unsigned listed, members, emitted, taken;          /* zero between rows */
+} topkit_resident_storage;
+
+TOPKIT_FN void topkit_resident_init(topkit_group g, topkit_resident_storage *s) {
+    topkit_digit_init(g, &s->digit);
+    if (g.thread == 0) s->listed = s->members = s->emitted = s->taken = 0;
+}
+
+/* Bytes for a row of so many scores on any 4-byte boundary. */
+TOPKIT_FN int topkit_resident_bytes(int length) { return (length + 6) / 4 * 16; }
+
+/* The row as it lies at `place`, in `bytes` of shared memory of which the list gets what the row leaves. */
+TOPKIT_FN topkit_resident topkit_resident_at(topkit_row row, float *place, int bytes) {
+    topkit_resident r;
+    r.scores = place;
+    r.length = r.count = row.length;
+    r.lead = (int)((unsigned long long)row.scores & 15) / 4;
+    const int end = (r.lead + r.length + 3) / 4 * 4;
+    TOPKIT_ASSERT(end <= 65536 && end * 4 <= bytes && ((unsigned long long)place & 15) == 0);
+    r.list = (unsigned short *)(place + end);
+    r.capacity = (bytes - end * 4) / 2;
+    return r;
+}
+
+TOPKIT_FN int topkit__resident_vectors(topkit_resident r) { return (r.lead + r.length + 3) / 4; }
+/* The row's first or last vector where it is not all scores. */
+TOPKIT_FN bool topkit__resident_is_edge(topkit_resident r, int v) { return v * 4 < r.lead || v * 4 + 4 > r.lead + r.length; }
+
+/* Starts copying the row to its place. Thread t has the vectors t, t + size, .. */
+TOPKIT_FN void topkit_resident_copy_async(topkit_group g, topkit_row row, topkit_resident r) {
+    const int vectors = topkit__resident_vectors(r);
+    for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
+        const int first = v * 4 - r.lead;
+        if (!topkit__resident_is_edge(r, v)) {
+            topkit_copy_async_16(r.scores + v * 4, row.scores + first);
+        } else {
+            for (int c = 0; c < 4; c++) {
+                const bool inside = first + c >= 0 && first + c < r.length;
+                if (inside) topkit_copy_async_4(r.scores + v * 4 + c, row.scores + first + c);
+                else r.scores[v * 4 + c] = __uint_as_float(TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7fffffffu : 0xff800000u);
+            }
+        }
+    }
+    topkit_copy_async_commit();
+}
+
+/* Scores in a group: as many as leave enough groups for a close bound, a quarter more than k where there is a choice. */
+TOPKIT_FN int topkit_resident_group(int vectors, int k) { return vectors >= k + k / 4 ? 4 : 2 * vectors >= k + k / 16 ? 2 : 1; }
+
+/* Smallest and largest of the groups' maxima, and the smallest maximum of 8 threads' scores: few scores lie above that one, but not only
+ * one, as above the largest. A thread without scores has the order's last number as `low` and its first one as `high`. */
+TOPKIT_FN void topkit__resident_range(topkit_group g, topkit_resident_storage *s, float low, float high, unsigned *least, unsigned *most,
+                                      unsigned *usual) {
+    const unsigned lane = topkit_lane(g), warp = topkit_warp_rank(g), warps = topkit_warps(g), mine = topkit_key(__float_as_uint(high));
+    unsigned eight = mine;
+#pragma unroll
+    for (int offset = 1; offset < 8; offset *= 2) {
+        const unsigned other = __shfl_xor_sync(TOPKIT_FULL_MASK, eight, offset);
+        eight = eight > other ? eight : other;
+    }
+    const unsigned l = __reduce_min_sync(TOPKIT_FULL_MASK, topkit_key(__float_as_uint(low)));
+    const unsigned h = __reduce_max_sync(TOPKIT_FULL_MASK, mine);
+    const unsigned u = __reduce_min_sync(TOPKIT_FULL_MASK, eight > TOPKIT_KEY_NEG_INF ? eight : 0xffffffffu);
+    if (lane == 0) {
+        s->digit.warp_low[warp] = l;
+        s->digit.warp_high[warp] = h;
+        s->digit.warp_sums[warp] = u;
+    }
+    topkit_group_sync(g);
+    *least = __reduce_min_sync(TOPKIT_FULL_MASK, lane < warps ? s->digit.warp_low[lane] : 0xffffffffu);
+    *most = __reduce_max_sync(TOPKIT_FULL_MASK, lane < warps ? s->digit.warp_high[lane] : 0u);
+    *usual = __reduce_min_sync(TOPKIT_FULL_MASK, lane < warps ? s->digit.warp_sums[lane] : 0xffffffffu);
+}
+
+/* The linear bin of a maximum, which is `low` or more: never decreasing in x, which is all that the bound asks for. */
+TOPKIT_FN unsigned topkit__resident_bin(float x, float low, float scale) {
+    const float y = fmaf(x - low, scale, 8388608.0f); /* 2^23, whose last bit counts ones */
+    return __float_as_uint(fminf(y, 8388608.0f + (TOPKIT_DIGIT_BINS - 1))) - 0x4b000000u;
+}
+
+TOPKIT_FN void topkit__resident_count(topkit_resident_storage *s, float x, float low, float scale) {
+    topkit_digit_count(&s->digit, topkit__resident_bin(x, low, scale));
+}
+
+/* A number that every maximum of bin `bin` or higher exceeds, close below them. */
+TOPKIT_FN float topkit__resident_floor(unsigned bin, float low, float span, float scale) {
+    if (bin == 0) return low;
+    float x = low + ((float)bin - 0.51f) * (span * (1.0f / (TOPKIT_DIGIT_BINS - 1)));
+    if (topkit__resident_bin(x, low, scale) >= bin) x = __uint_as_float(topkit_key_bits(topkit_key(__float_as_uint(x)) - 1));
+    return x > low && topkit__resident_bin(x, low, scale) < bin ? x : low;
+}
+
+/* What at least k scores of the row reach, 1 <= k <= length. */
+TOPKIT_FN topkit_resident_bracket topkit_resident_bound(topkit_group g, topkit_resident r, int k, topkit_resident_storage *s) {
+    const int vectors = topkit__resident_vectors(r), group = topkit_resident_group(vectors, k);
+    const int edges = topkit__resident_is_edge(r, 0) + (vectors > 1 && topkit__resident_is_edge(r, vectors - 1));
+    const int groups = (vectors - edges) * (4 / group) + edges;
+    const float4 *row = (const float4 *)r.scores;
+    float low = __uint_as_float(TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7f800000u : 0x7fffffffu);
+    float high = __uint_as_float(TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7fffffffu : 0xff800000u);
+#pragma unroll 2
+    for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
+        const float4 x = row[v];
+        const float a = topkit_greater(x.x, x.y), b = topkit_greater(x.z, x.w), most = topkit_greater(a, b);
+        float least = most;
+        if (group < 4 && !topkit__resident_is_edge(r, v)) {
+            least = topkit_lesser(a, b);
+            if (group == 1) least = topkit_lesser(topkit_lesser(x.x, x.y), topkit_lesser(x.z, x.w));
+        }
+        high = topkit_greater(high, most);
+        low = topkit_lesser(low, least);
+    }
+    topkit_resident_bracket bracket = {0u, 0u, 0.0f, false};
+    unsigned usual;
+    topkit__resident_range(g, s, low, high, &bracket.low, &bracket.high, &usual);
+    if (groups < k) bracket.low = 0;
+    const float from = __uint_as_float(topkit_key_bits(bracket.low)), span = __uint_as_float(topkit_key_bits(usual)) - from;
+    if (bracket.low <= TOPKIT_KEY_NEG_INF || usual >= TOPKIT_KEY_POS_INF || !(span > 1e-30f && span < 1e37f)) return bracket;
+    const float scale = (TOPKIT_DIGIT_BINS - 1) / span;
+#pragma unroll 1
+    for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
+        const float4 x = row[v];
+        const float a = topkit_greater(x.x, x.y), b = topkit_greater(x.z, x.w);
+        if (group == 4 || topkit__resident_is_edge(r, v)) {
+            topkit__resident_count(s, topkit_greater(a, b), from, scale);
+        } else if (group == 2) {
+            topkit__resident_count(s, a, from, scale);
+            topkit__resident_count(s, b, from, scale);
+        } else {
+            topkit__resident_count(s, x.x, from, scale);
+            topkit__resident_count(s, x.y, from, scale);
+            topkit__resident_count(s, x.z, from, scale);
+            topkit__resident_count(s, x.w, from, scale);
+        }
+    }
+    topkit_group_sync(g);
+    const topkit_digit_found found = topkit_digit_find(g, &s->digit, (unsigned)k, true);
+    bracket.value = topkit__resident_floor(found.bin, from, span, scale);
+    bracket.low = topkit_key(__float_as_uint(bracket.value));
+    bracket.lists = true;
+    return bracket;
+}
+
+/* Which scores of a vector reach `value`: bits 0 .. 3. */
+TOPKIT_FN unsigned topkit__resident_reach(float4 v, float value) {
+    unsigned mask = 0;
+    mask |= (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(v.x, value) : topkit_not_lt(v.x, value)) ? 1u : 0u;
+    mask |= (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(v.y, value) : topkit_not_lt(v.y, value)) ? 2u : 0u;
+    mask |= (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(v.z, value) : topkit_not_lt(v.z, value)) ? 4u : 0u;
+    mask |= (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(v.w, value) : topkit_not_lt(v.w, value)) ? 8u : 0u;
+    return mask;
+}
+
+/* Lists the positions of the scores that reach the bound, and has r name what there is to look at: these, or the whole row. */
+TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket bracket, topkit_resident *r, topkit_resident_storage *s) {
+    const float4 *row = (const float4 *)r->scores;
+    const int vectors = topkit__resident_vectors(*r), size = (int)g.size, lane = (int)topkit_lane(g);
+    for (int first = (int)g.thread - lane; bracket.lists && first < vectors; first += 8 * size) { /* 8 vectors a thread */
+        unsigned mask = 0, total, base = 0;
+#pragma unroll 4
+        for (int u = 0; u < 8; u++) {
+            const int v = first + lane + u * size;
+            if (v < vectors) mask |= topkit__resident_reach(row[v], bracket.value) << (u * 4);
+        }
+        const unsigned below = topkit_warp_exclusive_sum(g, (unsigned)__popc(mask), &total);
+        if (lane == 0 && total > 0) base = atomicAdd(&s->listed, total);
+        base = __shfl_sync(TOPKIT_FULL_MASK, base, 0);
+        if (base + total > (unsigned)r->capacity) break; /* the count says so */
+        unsigned short *slot = r->list + base + below;
+        const int start = (first + lane) * 4, step = (size - 1) * 4;
+        while (mask) {
+            const int bit = 31 - __clz((int)mask);
+            mask ^= 1u << bit;
+            *slot++ = (unsigned short)(start + (bit >> 2) * step + bit);
+        }
+    }
+    topkit_group_sync(g);
+    const int listed = (int)s->listed;
+    if (bracket.lists && listed <= r->capacity) r->count = listed;
+    else r->list = nullptr;
+}
+
+/* Scores are looked at in batches: a thread's loads are all under way before the first is used. */
+#define TOPKIT_RESIDENT_BATCH 4
+typedef struct topkit__resident_batch {
+    unsigned bits[TOPKIT_RESIDENT_BATCH];
+    int index[TOPKIT_RESIDENT_BATCH]; /* -1: none */
+} topkit__resident_batch;
+
+TOPKIT_FN void topkit__resident_load(topkit_group g, topkit_resident r, int base, topkit__resident_batch *batch) {
+    int position[TOPKIT_RESIDENT_BATCH];
+#pragma unroll
+    for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
+        const int i = base + u * (int)g.size + (int)g.thread;
+        position[u] = i >= r.count ? -1 : r.list ? r.list[i] : r.lead + i;
+    }
+#pragma unroll
+    for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
+        batch->bits[u] = position[u] >= 0 ? __float_as_uint(r.scores[position[u]]) : 0u;
+        batch->index[u] = position[u] >= 0 ? position[u] - r.lead : -1;
+    }
+}
+
+/* Where a score lies as seen from the boundary's region: in it, above it, or neither. */
+typedef struct topkit__resident_side {
+    bool member, above;
+} topkit__resident_side;
+
+TOPKIT_FN topkit__resident_side topkit__resident_side_of(topkit__region region, unsigned bits, int index) {
+    const unsigned key = topkit_key(bits);
+    unsigned value = key;
+    bool races = index >= 0, above = false;
+    if (region.by_index) {
+        above = races && key > region.tie;
+        races = races && key == region.tie;
+        value = (unsigned)~index;
+    }
+    topkit__resident_side side;
+    side.member = races && value - region.low <= region.span; /* wraps round below the region */
+    side.above = above || (races && value >= region.low && !side.member);
+    return side;
+}
+
+/* One radix step's counts. Where the region is a single key they would queue up at one bin: a warp's are added up first. */
+TOPKIT_FN void topkit__resident_step(topkit_group g, topkit_resident r, topkit__region region, unsigned shift, topkit_resident_storage *s) {
+    topkit__resident_batch batch;
+    for (int base = 0; base < r.count; base += TOPKIT_RESIDENT_BATCH * (int)g.size) {
+        topkit__resident_load(g, r, base, &batch);
+#pragma unroll
+        for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
+            const bool member = topkit__resident_side_of(region, batch.bits[u], batch.index[u]).member;
+            const unsigned value = region.by_index ? (unsigned)~batch.index[u] : topkit_key(batch.bits[u]);
+            if (region.span == 0) {
+                const unsigned members = (unsigned)__popc(__ballot_sync(TOPKIT_FULL_MASK, member));
+                if (topkit_lane(g) == 0 && members > 0) atomicAdd(&s->digit.histogram[0], members);
+            } else if (member) {
+                topkit_digit_count(&s->digit, (value - region.low) >> shift);
+            }
+        }
+    }
+}
+
+/* Narrows the boundary of the k best until all members of its region are selected, or at most TOPKIT_BOUNDARY are left, or they are equals
+ * of which any will do. */
+template <int TIES>
+TOPKIT_FN topkit__region topkit_resident_search(topkit_group g, topkit_resident r, topkit_resident_bracket bracket, int k,
+                                                topkit_resident_storage *s) {
+    topkit__region region = {bracket.low, bracket.high - bracket.low, (unsigned)k, (unsigned)r.length, 0, false};
+    for (;;) {
+        const unsigned shift = topkit_digit_shift(region.span);
+        topkit__resident_step(g, r, region, shift, s);
+        topkit_group_sync(g);
+        const topkit_digit_found found = topkit_digit_find(g, &s->digit, region.need, true);
+        region.need -= found.above;
+        region.inside = found.inside;
+        region.low += found.bin << shift;
+        region.span = (1u << shift) - 1;
+        if (region.inside == region.need || region.inside <= TOPKIT_BOUNDARY || topkit__region_is_plateau<TIES>(region)) return region;
+        if (region.span == 0) { /* equal keys: their indices decide */
+            region.by_index = true;
+            region.tie = region.low;
+            region.low = (unsigned)~(r.length - 1);
+            region.span = (unsigned)(r.length - 1);
+        }
+    }
+}
+
+/* The members of the boundary's bin, in the place of the histogram. */
+TOPKIT_FN unsigned long long *topkit__resident_members(topkit_resident_storage *s) { return (unsigned long long *)s->digit.histogram; }
+TOPKIT_FN unsigned *topkit__resident_member_bits(topkit_resident_storage *s) { return s->digit.histogram + 2 * TOPKIT_BOUNDARY; }
+
+/* Hands what lies above the region to the sink, in no particular order, and of its members those that need no comparing. */
+template <int TIES, typename SINK>
+TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, topkit__region region, SINK sink, topkit_resident_storage *s) {
+    const bool all = region.inside == region.need, plateau = topkit__region_is_plateau<TIES>(region);
+    topkit__resident_batch batch;
+    for (int base = 0; base < r.count; base += TOPKIT_RESIDENT_BATCH * (int)g.size) {
+        unsigned offset[TOPKIT_RESIDENT_BATCH], total = 0, slot = 0;
+        bool selected[TOPKIT_RESIDENT_BATCH];
+        topkit__resident_load(g, r, base, &batch);
+#pragma unroll
+        for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
+            const topkit__resident_side side = topkit__resident_side_of(region, batch.bits[u], batch.index[u]);
+            selected[u] = side.above || (all && side.member);
+            if (plateau) {
+                const unsigned ticket = topkit_warp_reserve(g, side.member, &s->taken);
+                selected[u] = selected[u] || (side.member && ticket < region.need);
+            } else if (!all && side.member) {
+                const unsigned member = atomicAdd(&s->members, 1u);
+                TOPKIT_ASSERT(member < TOPKIT_BOUNDARY);
+                topkit__resident_members(s)[member] = topkit_pair_key(topkit_key(batch.bits[u]), batch.index[u]);
+                topkit__resident_member_bits(s)[member] = batch.bits[u];
+            }
+            const unsigned mask = __ballot_sync(TOPKIT_FULL_MASK, selected[u]);
+            offset[u] = total + (unsigned)__popc(mask & topkit_lanes_below(g));
+            total += (unsigned)__popc(mask);
+        }
+        if (topkit_lane(g) == 0 && total > 0) slot = atomicAdd(&s->emitted, total);
+        slot = __shfl_sync(TOPKIT_FULL_MASK, slot, 0);
+#pragma unroll
+        for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
+            if (selected[u]) topkit_sink_put(sink, (int)(slot + offset[u]), batch.index[u], batch.bits[u]);
+        }
+    }
+    topkit_group_sync(g);
+}
+
+/* Hands the best of the boundary's members to the sink, of k selected in all. Does not look at the row. */
+template <typename SINK>
+TOPKIT_FN void topkit_resident_settle(topkit_group g, topkit__region region, int k, SINK sink, topkit_resident_storage *s) {
+    unsigned long long *pairs = topkit__resident_members(s);
+    const unsigned members = s->members, before = (unsigned)k - region.need;
+    for (unsigned i = g.thread; i < members; i += g.size) {
+        const unsigned long long mine = pairs[i];
+        unsigned rank = 1;
+        for (unsigned j = 0; j < members; j++) rank += pairs[j] > mine;
+        if (rank <= region.need)
+            topkit_sink_put(sink, (int)(before + rank - 1), (int)~(unsigned)mine, topkit__resident_member_bits(s)[i]);
+    }
+    topkit_group_sync(g);
+    for (unsigned i = g.thread; i < members; i += g.size) {
+        pairs[i] = 0;
+        topkit__resident_member_bits(s)[i] = 0;
+    }
+    if (g.thread == 0) s->listed = s->members = s->emitted = s->taken = 0;
+}
+
+#endif
