@@ -121,7 +121,7 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
             topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, out);
             topkit_group_sync(block);
         }
-        topkit__region region = {0, 0, 0, 0, 0, false};
+        topkit_resident_region region = {0, 0, 0, 0, 0, false};
         if (!copied) {
             topkit_copy_async_wait();
             const topkit_resident_bracket bracket = topkit_resident_bound(block, resident, wanted, &s->resident); /* [3] */

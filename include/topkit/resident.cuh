@@ -19,7 +19,7 @@
  *   cost          3 passes over the row in shared memory, 2 over the list; a shared atomic a group and one a listed score
  *
  * Worked numbers: of 8 aligned scores 1 9 3 4 8 2 7 6 and k = 3, groups of two have the maxima 9 4 8 7; the third largest is 7, so the
- * bound lies in (4, 7] and 9 8 7 are listed, or 6 too: topkit_resident_group(2, 3) is 2. For k = 2 a group would be four scores.
+ * bound lies in (6, 7] and 9 8 7 are listed: topkit_resident_group(2, 3) is 2. For k = 2 a group would be four scores.
  */
 #ifndef TOPKIT_RESIDENT_CUH
 #define TOPKIT_RESIDENT_CUH
@@ -34,6 +34,8 @@ typedef struct topkit_resident {
     int capacity; /* positions that the list has room for */
     int count;    /* scores to look at */
 } topkit_resident;
+
+typedef topkit__region topkit_resident_region;
 
 /* At least k scores of the row have keys of low or more, none has more than high. */
 typedef struct topkit_resident_bracket {
@@ -90,6 +92,8 @@ TOPKIT_FN void topkit_resident_copy_async(topkit_group g, topkit_row row, topkit
     topkit_copy_async_commit();
 }
 
+TOPKIT_FN float topkit__resident_most(float4 x) { return topkit_greater(topkit_greater(x.x, x.y), topkit_greater(x.z, x.w)); }
+
 /* Scores in a group: as many as leave enough groups for a close bound, a quarter more than k where there is a choice. */
 TOPKIT_FN int topkit_resident_group(int vectors, int k) { return vectors >= k + k / 4 ? 4 : 2 * vectors >= k + k / 16 ? 2 : 1; }
 
@@ -144,17 +148,23 @@ TOPKIT_FN topkit_resident_bracket topkit_resident_bound(topkit_group g, topkit_r
     const float4 *row = (const float4 *)r.scores;
     float low = __uint_as_float(TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7f800000u : 0x7fffffffu);
     float high = __uint_as_float(TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7fffffffu : 0xff800000u);
-#pragma unroll 2
-    for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
-        const float4 x = row[v];
-        const float a = topkit_greater(x.x, x.y), b = topkit_greater(x.z, x.w), most = topkit_greater(a, b);
-        float least = most;
-        if (group < 4 && !topkit__resident_is_edge(r, v)) {
-            least = topkit_lesser(a, b);
-            if (group == 1) least = topkit_lesser(topkit_lesser(x.x, x.y), topkit_lesser(x.z, x.w));
+    if (group == 4) {
+#pragma unroll 4
+        for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
+            const float most = topkit__resident_most(row[v]);
+            high = topkit_greater(high, most);
+            low = topkit_lesser(low, most);
         }
-        high = topkit_greater(high, most);
-        low = topkit_lesser(low, least);
+    } else {
+#pragma unroll 1
+        for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
+            const float4 x = row[v];
+            float least = topkit_lesser(topkit_greater(x.x, x.y), topkit_greater(x.z, x.w));
+            if (group == 1) least = topkit_lesser(topkit_lesser(x.x, x.y), topkit_lesser(x.z, x.w));
+            if (topkit__resident_is_edge(r, v)) least = topkit__resident_most(x);
+            high = topkit_greater(high, topkit__resident_most(x));
+            low = topkit_lesser(low, least);
+        }
     }
     topkit_resident_bracket bracket = {0u, 0u, 0.0f, false};
     unsigned usual;
@@ -163,20 +173,25 @@ TOPKIT_FN topkit_resident_bracket topkit_resident_bound(topkit_group g, topkit_r
     const float from = __uint_as_float(topkit_key_bits(bracket.low)), span = __uint_as_float(topkit_key_bits(usual)) - from;
     if (bracket.low <= TOPKIT_KEY_NEG_INF || usual >= TOPKIT_KEY_POS_INF || !(span > 1e-30f && span < 1e37f)) return bracket;
     const float scale = (TOPKIT_DIGIT_BINS - 1) / span;
+    if (group == 4) {
+#pragma unroll 2
+        for (int v = (int)g.thread; v < vectors; v += (int)g.size)
+            topkit__resident_count(s, topkit__resident_most(row[v]), from, scale);
+    } else {
 #pragma unroll 1
-    for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
-        const float4 x = row[v];
-        const float a = topkit_greater(x.x, x.y), b = topkit_greater(x.z, x.w);
-        if (group == 4 || topkit__resident_is_edge(r, v)) {
-            topkit__resident_count(s, topkit_greater(a, b), from, scale);
-        } else if (group == 2) {
-            topkit__resident_count(s, a, from, scale);
-            topkit__resident_count(s, b, from, scale);
-        } else {
-            topkit__resident_count(s, x.x, from, scale);
-            topkit__resident_count(s, x.y, from, scale);
-            topkit__resident_count(s, x.z, from, scale);
-            topkit__resident_count(s, x.w, from, scale);
+        for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
+            const float4 x = row[v];
+            if (topkit__resident_is_edge(r, v)) {
+                topkit__resident_count(s, topkit__resident_most(x), from, scale);
+            } else if (group == 2) {
+                topkit__resident_count(s, topkit_greater(x.x, x.y), from, scale);
+                topkit__resident_count(s, topkit_greater(x.z, x.w), from, scale);
+            } else {
+                topkit__resident_count(s, x.x, from, scale);
+                topkit__resident_count(s, x.y, from, scale);
+                topkit__resident_count(s, x.z, from, scale);
+                topkit__resident_count(s, x.w, from, scale);
+            }
         }
     }
     topkit_group_sync(g);
@@ -289,7 +304,7 @@ TOPKIT_FN void topkit__resident_step(topkit_group g, topkit_resident r, topkit__
 /* Narrows the boundary of the k best until all members of its region are selected, or at most TOPKIT_BOUNDARY are left, or they are equals
  * of which any will do. */
 template <int TIES>
-TOPKIT_FN topkit__region topkit_resident_search(topkit_group g, topkit_resident r, topkit_resident_bracket bracket, int k,
+TOPKIT_FN topkit_resident_region topkit_resident_search(topkit_group g, topkit_resident r, topkit_resident_bracket bracket, int k,
                                                 topkit_resident_storage *s) {
     topkit__region region = {bracket.low, bracket.high - bracket.low, (unsigned)k, (unsigned)r.length, 0, false};
     for (;;) {
@@ -317,7 +332,7 @@ TOPKIT_FN unsigned *topkit__resident_member_bits(topkit_resident_storage *s) { r
 
 /* Hands what lies above the region to the sink, in no particular order, and of its members those that need no comparing. */
 template <int TIES, typename SINK>
-TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, topkit__region region, SINK sink, topkit_resident_storage *s) {
+TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, topkit_resident_region region, SINK sink, topkit_resident_storage *s) {
     const bool all = region.inside == region.need, plateau = topkit__region_is_plateau<TIES>(region);
     topkit__resident_batch batch;
     for (int base = 0; base < r.count; base += TOPKIT_RESIDENT_BATCH * (int)g.size) {
@@ -353,12 +368,13 @@ TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, topkit__r
 
 /* Hands the best of the boundary's members to the sink, of k selected in all. Does not look at the row. */
 template <typename SINK>
-TOPKIT_FN void topkit_resident_settle(topkit_group g, topkit__region region, int k, SINK sink, topkit_resident_storage *s) {
+TOPKIT_FN void topkit_resident_settle(topkit_group g, topkit_resident_region region, int k, SINK sink, topkit_resident_storage *s) {
     unsigned long long *pairs = topkit__resident_members(s);
     const unsigned members = s->members, before = (unsigned)k - region.need;
     for (unsigned i = g.thread; i < members; i += g.size) {
         const unsigned long long mine = pairs[i];
         unsigned rank = 1;
+#pragma unroll 4
         for (unsigned j = 0; j < members; j++) rank += pairs[j] > mine;
         if (rank <= region.need)
             topkit_sink_put(sink, (int)(before + rank - 1), (int)~(unsigned)mine, topkit__resident_member_bits(s)[i]);
