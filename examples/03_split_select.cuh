@@ -55,9 +55,9 @@ enum { TOPKIT_SPLIT_LEAVE = 0, TOPKIT_SPLIT_DELIVER = 1, TOPKIT_SPLIT_REPEAT = 2
 /* Part `part` of `parts` of a row, in whole tiles of the row: a row of its own. */
 static __device__ __forceinline__ topkit_split_part topkit_split_part_of(topkit_row row, int part, int parts) {
     const topkit_tiles tiles = topkit_row_tiles(row);
-    const long long body = (tiles.vectors + TOPKIT_TILE_VECTORS - 1) / TOPKIT_TILE_VECTORS;
-    const int first = tiles.head + (int)(body * part / parts) * TOPKIT_TILE;
-    const int end = tiles.head + (int)(body * (part + 1) / parts) * TOPKIT_TILE;
+    const unsigned body = (unsigned)(tiles.vectors + TOPKIT_TILE_VECTORS - 1) / TOPKIT_TILE_VECTORS; /* times 512 parts: below 2^32 */
+    const int first = tiles.head + (int)(body * (unsigned)part / (unsigned)parts) * TOPKIT_TILE;
+    const int end = tiles.head + (int)(body * (unsigned)(part + 1) / (unsigned)parts) * TOPKIT_TILE;
     topkit_split_part own;
     own.begin = part == 0 ? 0 : first < row.length ? first : row.length;
     own.row.scores = row.scores + own.begin;
@@ -140,12 +140,7 @@ static __global__ void __launch_bounds__(TOPKIT_SPLIT_THREADS, 1) topkit_split_s
         count = topkit_sample_count(sampling);
     }
     const topkit_split_part own = topkit_split_part_of(row, part, parts);
-    const topkit_tiles tiles = topkit_row_tiles(own.row);
-    for (int d = 0; d < job.depth; d++) {
-        const int n = (int)(topkit_warp_rank(block) + (unsigned)d * topkit_warps(block));
-        if (n < tiles.count) topkit_tile_copy_async(tiles, n, topkit_lane(block), c.stage + d * TOPKIT_TILE);
-    }
-    topkit_copy_async_commit();
+    topkit_scan_begin(block, own.row, job.depth, c.stage);
     topkit_refiner_init(block, &s->refiner);
     if (block.thread == 0) {
         s->row = row;
@@ -153,7 +148,7 @@ static __global__ void __launch_bounds__(TOPKIT_SPLIT_THREADS, 1) topkit_split_s
         topkit_collector_clear(c);
         s->collected.dropped = s->collected.compactions = 0;
     }
-    topkit_copy_async_wait_left<1>(); /* the sample */
+    topkit_copy_async_wait_left<TOPKIT_AHEAD>(); /* the sample */
     topkit_group_sync(block);
 
     topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
@@ -161,8 +156,6 @@ static __global__ void __launch_bounds__(TOPKIT_SPLIT_THREADS, 1) topkit_split_s
         const int sought = topkit_job_rank(job, s->row.length, count);
         gate = topkit_gate_at(topkit_propose_from_sample(block, sample, count, sought, 0, &s->refiner.digit).key, TOPKIT_INDEX_LIMIT);
     }
-    topkit_copy_async_wait();
-    __syncwarp(); /* the warp's own tiles */
     int total, held = topkit_split_collect<TIES>(block, job, gate, false, c, s);
     if (block.thread == 0) topkit_job_count(job, s->row, 0, held, 0, &s->collected);
     held = topkit_cluster_merge<TIES>(block, c, held, job.k, &s->cluster, &s->refiner, &total); /* [a] */
