@@ -48,7 +48,7 @@ static __global__ void resident_run(test_shape shape, unsigned *others, const fl
     topkit_group_sync(g);
     for (int b = (int)g.thread; b < TOPKIT_DIGIT_BINS; b += (int)g.size)
         if (s->digit.histogram[b]) atomicAdd(out.dirty, 1u);
-    if (g.thread == 0 && (s->listed || s->members || s->emitted || s->taken)) atomicAdd(out.dirty, 1u);
+    if (g.thread == 0 && (s->listed || s->counts[0] || s->counts[1] || s->taken)) atomicAdd(out.dirty, 1u);
 }
 
 struct resident_seen {

@@ -86,6 +86,18 @@ TOPKIT_FN bool topkit_not_lt(float x, float t) {
 #endif
 }
 
+/* x - y, denormals kept under any compiler flag; a NaN has no sign. */
+TOPKIT_FN float topkit_subtract(float x, float y) {
+#if TOPKIT_PTX
+    float r;
+    asm("sub.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+#else
+    const float r = x - y;
+    return r != r ? __uint_as_float(0x7fffffffu) : r;
+#endif
+}
+
 /* The greater and the lesser of two scores in the library's order, where a NaN ranks as TOPKIT_NAN says; of two zeros or two NaNs either.
  * Denormals are kept under any compiler flag. */
 TOPKIT_FN float topkit_greater(float x, float y) {

@@ -40,18 +40,20 @@ typedef topkit__region topkit_resident_region;
 /* At least k scores of the row have keys of low or more, none has more than high. */
 typedef struct topkit_resident_bracket {
     unsigned low, high;
-    float value; /* of low */
+    float value; /* listed is what exceeds it, and under TOPKIT_NAN_HIGHEST what equals it and NaNs */
     bool lists;  /* the bound is worth a list */
 } topkit_resident_bracket;
 
-typedef struct __align__(8) topkit_resident_storage {
+enum { TOPKIT__RESIDENT_EMITTED = 0, TOPKIT__RESIDENT_MEMBERS = 1 };
+typedef struct __align__(16) topkit_resident_storage {
     topkit_digit_storage digit;                        /* between search and settle its histogram holds the boundary's members */
-    unsigned listed, members, emitted, taken;          /* zero between rows */
+    unsigned counts[2];                                /* emitted, and listed as members of the boundary: zero between rows, */
+    unsigned listed, taken;                            /* .. as are the positions listed, and the boundary's equals taken */
 } topkit_resident_storage;
 
 TOPKIT_FN void topkit_resident_init(topkit_group g, topkit_resident_storage *s) {
     topkit_digit_init(g, &s->digit);
-    if (g.thread == 0) s->listed = s->members = s->emitted = s->taken = 0;
+    if (g.thread == 0) s->counts[0] = s->counts[1] = s->listed = s->taken = 0;
 }
 
 /* Bytes for a row of so many scores on any 4-byte boundary. */
@@ -132,12 +134,17 @@ TOPKIT_FN void topkit__resident_count(topkit_resident_storage *s, float x, float
     topkit_digit_count(&s->digit, topkit__resident_bin(x, low, scale));
 }
 
-/* A number that every maximum of bin `bin` or higher exceeds, close below them. */
+/* The next number below; below the zeros that is the least denormal. */
+TOPKIT_FN float topkit__resident_below(float x) {
+    const unsigned key = topkit_key(__float_as_uint(x));
+    return __uint_as_float(topkit_key_bits(key - (key == 0x80000000u ? 2 : 1)));
+}
+
+/* A number that every maximum of bin `bin` or higher exceeds, close below them. Never -0. */
 TOPKIT_FN float topkit__resident_floor(unsigned bin, float low, float span, float scale) {
-    if (bin == 0) return low;
     float x = low + ((float)bin - 0.51f) * (span * (1.0f / (TOPKIT_DIGIT_BINS - 1)));
-    if (topkit__resident_bin(x, low, scale) >= bin) x = __uint_as_float(topkit_key_bits(topkit_key(__float_as_uint(x)) - 1));
-    return x > low && topkit__resident_bin(x, low, scale) < bin ? x : low;
+    if (topkit__resident_bin(x, low, scale) >= bin) x = topkit__resident_below(x);
+    return topkit_add_zero(bin > 0 && x > low && topkit__resident_bin(x, low, scale) < bin ? x : topkit__resident_below(low));
 }
 
 /* What at least k scores of the row reach, 1 <= k <= length. */
@@ -197,19 +204,15 @@ TOPKIT_FN topkit_resident_bracket topkit_resident_bound(topkit_group g, topkit_r
     topkit_group_sync(g);
     const topkit_digit_found found = topkit_digit_find(g, &s->digit, (unsigned)k, true);
     bracket.value = topkit__resident_floor(found.bin, from, span, scale);
-    bracket.low = topkit_key(__float_as_uint(bracket.value));
+    bracket.low = topkit_key(__float_as_uint(bracket.value)) + (TOPKIT_NAN == TOPKIT_NAN_LOWEST);
     bracket.lists = true;
     return bracket;
 }
 
-/* Which scores of a vector reach `value`: bits 0 .. 3. */
-TOPKIT_FN unsigned topkit__resident_reach(float4 v, float value) {
-    unsigned mask = 0;
-    mask |= (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(v.x, value) : topkit_not_lt(v.x, value)) ? 1u : 0u;
-    mask |= (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(v.y, value) : topkit_not_lt(v.y, value)) ? 2u : 0u;
-    mask |= (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(v.z, value) : topkit_not_lt(v.z, value)) ? 4u : 0u;
-    mask |= (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(v.w, value) : topkit_not_lt(v.w, value)) ? 8u : 0u;
-    return mask;
+/* Shifts in a bit that says whether the score is to be listed: the sign of a difference, with no compare and no select. */
+TOPKIT_FN unsigned topkit__resident_shift_in(unsigned mask, float x, float value) {
+    if (TOPKIT_NAN == TOPKIT_NAN_HIGHEST) return mask << 1 | (topkit_not_lt(x, value) ? 1u : 0u);
+    return mask << 1 | __float_as_uint(topkit_subtract(value, x)) >> 31;
 }
 
 /* Lists the positions of the scores that reach the bound, and has r name what there is to look at: these, or the whole row. */
@@ -221,7 +224,15 @@ TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket brac
 #pragma unroll 4
         for (int u = 0; u < 8; u++) {
             const int v = first + lane + u * size;
-            if (v < vectors) mask |= topkit__resident_reach(row[v], bracket.value) << (u * 4);
+            if (v < vectors) {
+                const float4 x = row[v];
+                mask = topkit__resident_shift_in(mask, x.x, bracket.value);
+                mask = topkit__resident_shift_in(mask, x.y, bracket.value);
+                mask = topkit__resident_shift_in(mask, x.z, bracket.value);
+                mask = topkit__resident_shift_in(mask, x.w, bracket.value);
+            } else {
+                mask <<= 4;
+            }
         }
         const unsigned below = topkit_warp_exclusive_sum(g, (unsigned)__popc(mask), &total);
         if (lane == 0 && total > 0) base = atomicAdd(&s->listed, total);
@@ -230,9 +241,9 @@ TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket brac
         unsigned short *slot = r->list + base + below;
         const int start = (first + lane) * 4, step = (size - 1) * 4;
         while (mask) {
-            const int bit = 31 - __clz((int)mask);
-            mask ^= 1u << bit;
-            *slot++ = (unsigned short)(start + (bit >> 2) * step + bit);
+            const int n = __clz((int)mask); /* of the thread's 32 scores */
+            mask ^= 0x80000000u >> n;
+            *slot++ = (unsigned short)(start + (n >> 2) * step + n);
         }
     }
     topkit_group_sync(g);
@@ -241,25 +252,24 @@ TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket brac
     else r->list = nullptr;
 }
 
-/* Scores are looked at in batches: a thread's loads are all under way before the first is used. */
+/* The position of the i-th score to look at. */
+TOPKIT_FN int topkit__resident_position(topkit_resident r, int i) { return r.list ? r.list[i] : r.lead + i; }
+
+/* Listed scores are looked at in batches: a thread's loads are all under way before the first is used. */
 #define TOPKIT_RESIDENT_BATCH 4
 typedef struct topkit__resident_batch {
-    unsigned bits[TOPKIT_RESIDENT_BATCH];
-    int index[TOPKIT_RESIDENT_BATCH]; /* -1: none */
+    float score[TOPKIT_RESIDENT_BATCH];
+    int position[TOPKIT_RESIDENT_BATCH];
 } topkit__resident_batch;
 
-TOPKIT_FN void topkit__resident_load(topkit_group g, topkit_resident r, int base, topkit__resident_batch *batch) {
-    int position[TOPKIT_RESIDENT_BATCH];
+/* Returns how many scores are left from the thread's first on: its u-th is one where u * size is less. */
+TOPKIT_FN int topkit__resident_load(topkit_group g, topkit_resident r, int base, topkit__resident_batch *batch) {
+    const int first = base + (int)g.thread, left = r.count - first;
 #pragma unroll
-    for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
-        const int i = base + u * (int)g.size + (int)g.thread;
-        position[u] = i >= r.count ? -1 : r.list ? r.list[i] : r.lead + i;
-    }
+    for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) batch->position[u] = u * (int)g.size < left ? r.list[first + u * (int)g.size] : 0;
 #pragma unroll
-    for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
-        batch->bits[u] = position[u] >= 0 ? __float_as_uint(r.scores[position[u]]) : 0u;
-        batch->index[u] = position[u] >= 0 ? position[u] - r.lead : -1;
-    }
+    for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) batch->score[u] = r.scores[batch->position[u]];
+    return left;
 }
 
 /* Where a score lies as seen from the boundary's region: in it, above it, or neither. */
@@ -282,21 +292,33 @@ TOPKIT_FN topkit__resident_side topkit__resident_side_of(topkit__region region, 
     return side;
 }
 
-/* One radix step's counts. Where the region is a single key they would queue up at one bin: a warp's are added up first. */
-TOPKIT_FN void topkit__resident_step(topkit_group g, topkit_resident r, topkit__region region, unsigned shift, topkit_resident_storage *s) {
+/* The first radix step's counts of a list: all of it is in the region. */
+TOPKIT_FN void topkit__resident_first_step(topkit_group g, topkit_resident r, unsigned low, unsigned shift, topkit_resident_storage *s) {
     topkit__resident_batch batch;
+#pragma unroll 1
     for (int base = 0; base < r.count; base += TOPKIT_RESIDENT_BATCH * (int)g.size) {
-        topkit__resident_load(g, r, base, &batch);
+        const int left = topkit__resident_load(g, r, base, &batch);
 #pragma unroll
         for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
-            const bool member = topkit__resident_side_of(region, batch.bits[u], batch.index[u]).member;
-            const unsigned value = region.by_index ? (unsigned)~batch.index[u] : topkit_key(batch.bits[u]);
-            if (region.span == 0) {
-                const unsigned members = (unsigned)__popc(__ballot_sync(TOPKIT_FULL_MASK, member));
-                if (topkit_lane(g) == 0 && members > 0) atomicAdd(&s->digit.histogram[0], members);
-            } else if (member) {
-                topkit_digit_count(&s->digit, (value - region.low) >> shift);
-            }
+            const unsigned bin = (topkit_key(__float_as_uint(batch.score[u])) - low) >> shift;
+            if (u * (int)g.size < left) topkit_digit_count(&s->digit, bin);
+        }
+    }
+}
+
+/* Any step's counts. Where the region is a single key they would queue up at one bin: a warp's are added up first. */
+TOPKIT_FN void topkit__resident_step(topkit_group g, topkit_resident r, topkit__region region, unsigned shift, topkit_resident_storage *s) {
+#pragma unroll 1
+    for (int base = (int)(g.thread - topkit_lane(g)); base < r.count; base += (int)g.size) {
+        const int i = base + (int)topkit_lane(g), position = i < r.count ? topkit__resident_position(r, i) : -1;
+        const unsigned bits = position >= 0 ? __float_as_uint(r.scores[position]) : 0u;
+        const int index = position >= 0 ? position - r.lead : -1;
+        const bool member = topkit__resident_side_of(region, bits, index).member;
+        if (region.span == 0) {
+            const unsigned members = (unsigned)__popc(__ballot_sync(TOPKIT_FULL_MASK, member));
+            if (topkit_lane(g) == 0 && members > 0) atomicAdd(&s->digit.histogram[0], members);
+        } else if (member) {
+            topkit_digit_count(&s->digit, ((region.by_index ? (unsigned)~index : topkit_key(bits)) - region.low) >> shift);
         }
     }
 }
@@ -307,9 +329,10 @@ template <int TIES>
 TOPKIT_FN topkit_resident_region topkit_resident_search(topkit_group g, topkit_resident r, topkit_resident_bracket bracket, int k,
                                                 topkit_resident_storage *s) {
     topkit__region region = {bracket.low, bracket.high - bracket.low, (unsigned)k, (unsigned)r.length, 0, false};
-    for (;;) {
+    for (bool first = r.list && region.span > 0;; first = false) {
         const unsigned shift = topkit_digit_shift(region.span);
-        topkit__resident_step(g, r, region, shift, s);
+        if (first) topkit__resident_first_step(g, r, region.low, shift, s);
+        else topkit__resident_step(g, r, region, shift, s);
         topkit_group_sync(g);
         const topkit_digit_found found = topkit_digit_find(g, &s->digit, region.need, true);
         region.need -= found.above;
@@ -330,38 +353,81 @@ TOPKIT_FN topkit_resident_region topkit_resident_search(topkit_group g, topkit_r
 TOPKIT_FN unsigned long long *topkit__resident_members(topkit_resident_storage *s) { return (unsigned long long *)s->digit.histogram; }
 TOPKIT_FN unsigned *topkit__resident_member_bits(topkit_resident_storage *s) { return s->digit.histogram + 2 * TOPKIT_BOUNDARY; }
 
+TOPKIT_FN void topkit__resident_member_put(topkit_resident_storage *s, unsigned slot, unsigned bits, int index) {
+    TOPKIT_ASSERT(slot < TOPKIT_BOUNDARY);
+    topkit__resident_members(s)[slot] = topkit_pair_key(topkit_key(bits), index);
+    topkit__resident_member_bits(s)[slot] = bits;
+}
+
+/* Emits from a list what reaches `above`, and where `all` members are selected what reaches `low`; else these are listed as members. */
+template <typename SINK>
+TOPKIT_FN void topkit__resident_emit_listed(topkit_group g, topkit_resident r, float above, float low, bool all, SINK sink,
+                                            topkit_resident_storage *s) {
+    const unsigned lane = topkit_lane(g);
+    topkit__resident_batch batch;
+    if (all) above = low;
+#pragma unroll 1
+    for (int base = 0; base < r.count; base += TOPKIT_RESIDENT_BATCH * (int)g.size) {
+        unsigned kind[TOPKIT_RESIDENT_BATCH], mine = 0, total, slot = 0; /* 1 selected, 65536 a member; how many of both */
+        const int left = topkit__resident_load(g, r, base, &batch);
+#pragma unroll
+        for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
+            const float x = batch.score[u];
+            kind[u] = (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(x, low) : topkit_not_lt(x, low)) ? 65536u : 0u;
+            kind[u] = (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(x, above) : topkit_not_lt(x, above)) ? 1u : kind[u];
+            kind[u] = u * (int)g.size < left ? kind[u] : 0;
+            mine += kind[u];
+        }
+        /* One scan for both kinds, since counting a vote's bits is slow, and one atomic instruction, of two lanes, for a warp's batch. */
+        const unsigned before = topkit_warp_exclusive_sum(g, mine, &total);
+        if (lane < 2) slot = atomicAdd(&s->counts[lane], lane == TOPKIT__RESIDENT_EMITTED ? total & 0xffffu : total >> 16);
+        unsigned put = __shfl_sync(TOPKIT_FULL_MASK, slot, TOPKIT__RESIDENT_EMITTED) + (before & 0xffffu);
+        unsigned member = __shfl_sync(TOPKIT_FULL_MASK, slot, TOPKIT__RESIDENT_MEMBERS) + (before >> 16);
+#pragma unroll
+        for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
+            if (kind[u] == 1) topkit_sink_put(sink, (int)put++, batch.position[u] - r.lead, __float_as_uint(batch.score[u]));
+        }
+        if (mine > 0xffffu) { /* rare: one bin of many */
+#pragma unroll 1
+            for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
+                const int i = base + u * (int)g.size + (int)g.thread, position = i < r.count ? r.list[i] : 0;
+                const float x = r.scores[position];
+                const bool reaches = TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(x, low) && !topkit_ge(x, above)
+                                                                     : topkit_not_lt(x, low) && !topkit_not_lt(x, above);
+                if (i < r.count && reaches) topkit__resident_member_put(s, member++, __float_as_uint(x), position - r.lead);
+            }
+        }
+    }
+}
+
 /* Hands what lies above the region to the sink, in no particular order, and of its members those that need no comparing. */
 template <int TIES, typename SINK>
-TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, topkit_resident_region region, SINK sink, topkit_resident_storage *s) {
+TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, topkit_resident_region region, SINK sink,
+                                    topkit_resident_storage *s) {
     const bool all = region.inside == region.need, plateau = topkit__region_is_plateau<TIES>(region);
-    topkit__resident_batch batch;
-    for (int base = 0; base < r.count; base += TOPKIT_RESIDENT_BATCH * (int)g.size) {
-        unsigned offset[TOPKIT_RESIDENT_BATCH], total = 0, slot = 0;
-        bool selected[TOPKIT_RESIDENT_BATCH];
-        topkit__resident_load(g, r, base, &batch);
-#pragma unroll
-        for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
-            const topkit__resident_side side = topkit__resident_side_of(region, batch.bits[u], batch.index[u]);
-            selected[u] = side.above || (all && side.member);
-            if (plateau) {
-                const unsigned ticket = topkit_warp_reserve(g, side.member, &s->taken);
-                selected[u] = selected[u] || (side.member && ticket < region.need);
-            } else if (!all && side.member) {
-                const unsigned member = atomicAdd(&s->members, 1u);
-                TOPKIT_ASSERT(member < TOPKIT_BOUNDARY);
-                topkit__resident_members(s)[member] = topkit_pair_key(topkit_key(batch.bits[u]), batch.index[u]);
-                topkit__resident_member_bits(s)[member] = batch.bits[u];
-            }
-            const unsigned mask = __ballot_sync(TOPKIT_FULL_MASK, selected[u]);
-            offset[u] = total + (unsigned)__popc(mask & topkit_lanes_below(g));
-            total += (unsigned)__popc(mask);
+    const unsigned end = region.low + region.span; /* may lie past the last key */
+    if (r.list && !plateau && !region.by_index && end >= region.low && end < TOPKIT_KEY_POS_INF) {
+        topkit__resident_emit_listed(g, r, __uint_as_float(topkit_key_bits(end + 1)), __uint_as_float(topkit_key_bits(region.low)), all,
+                                     sink, s);
+        topkit_group_sync(g);
+        return;
+    }
+#pragma unroll 1
+    for (int base = (int)(g.thread - topkit_lane(g)); base < r.count; base += (int)g.size) {
+        const int i = base + (int)topkit_lane(g), position = i < r.count ? topkit__resident_position(r, i) : -1;
+        const unsigned bits = position >= 0 ? __float_as_uint(r.scores[position]) : 0u;
+        const int index = position >= 0 ? position - r.lead : -1;
+        const topkit__resident_side side = topkit__resident_side_of(region, bits, index);
+        bool selected = side.above || (all && side.member);
+        if (plateau) {
+            const unsigned ticket = topkit_warp_reserve(g, side.member, &s->taken);
+            selected = selected || (side.member && ticket < region.need);
+        } else if (!all) {
+            const unsigned member = topkit_warp_reserve(g, side.member, &s->counts[TOPKIT__RESIDENT_MEMBERS]);
+            if (side.member) topkit__resident_member_put(s, member, bits, index);
         }
-        if (topkit_lane(g) == 0 && total > 0) slot = atomicAdd(&s->emitted, total);
-        slot = __shfl_sync(TOPKIT_FULL_MASK, slot, 0);
-#pragma unroll
-        for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
-            if (selected[u]) topkit_sink_put(sink, (int)(slot + offset[u]), batch.index[u], batch.bits[u]);
-        }
+        const unsigned slot = topkit_warp_reserve(g, selected, &s->counts[TOPKIT__RESIDENT_EMITTED]);
+        if (selected) topkit_sink_put(sink, (int)slot, index, bits);
     }
     topkit_group_sync(g);
 }
@@ -370,7 +436,7 @@ TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, topkit_re
 template <typename SINK>
 TOPKIT_FN void topkit_resident_settle(topkit_group g, topkit_resident_region region, int k, SINK sink, topkit_resident_storage *s) {
     unsigned long long *pairs = topkit__resident_members(s);
-    const unsigned members = s->members, before = (unsigned)k - region.need;
+    const unsigned members = s->counts[TOPKIT__RESIDENT_MEMBERS], before = (unsigned)k - region.need;
     for (unsigned i = g.thread; i < members; i += g.size) {
         const unsigned long long mine = pairs[i];
         unsigned rank = 1;
@@ -384,7 +450,7 @@ TOPKIT_FN void topkit_resident_settle(topkit_group g, topkit_resident_region reg
         pairs[i] = 0;
         topkit__resident_member_bits(s)[i] = 0;
     }
-    if (g.thread == 0) s->listed = s->members = s->emitted = s->taken = 0;
+    if (g.thread == 0) s->counts[0] = s->counts[1] = s->listed = s->taken = 0;
 }
 
 #endif
