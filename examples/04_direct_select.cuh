@@ -77,7 +77,7 @@ static __device__ __forceinline__ void topkit_direct_order(topkit_group block, c
 
 /* The number of threads is known to the compiler, which halves the code: a launch of few rows runs most of it once, from memory. */
 template <int TIES, int THREADS>
-static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREADS) topkit_direct_select_kernel(topkit_select_job job) {
+static __global__ void __launch_bounds__(THREADS, (TOPKIT_DIRECT_THREADS + THREADS - 1) / THREADS) topkit_direct_select_kernel(topkit_select_job job) {
     TOPKIT_SHARED(memory);
     topkit_direct_storage *s = (topkit_direct_storage *)memory;
     topkit_candidate *items = (topkit_candidate *)(memory + TOPKIT_DIRECT_HEADER); /* (room for k to sort, where an order is asked for) */
@@ -153,6 +153,7 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
             topkit_sink_pad_all(block.thread, block.size, wanted, job.k, out);
         }
         if (next >= job.rows) break;
+        if (settles) topkit_resident_clear(block, &s->resident);
         r = next;
     }
     if (claims) topkit_queue_leave(job.queue, workers);

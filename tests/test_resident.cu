@@ -42,13 +42,14 @@ static __global__ void resident_run(test_shape shape, unsigned *others, const fl
             topkit_resident_copy_async(g, rows[1], r);
         }
         topkit_resident_settle(g, region, wanted, sink, s);
+        topkit_resident_clear(g, s);
         topkit_sink_pad_all(g.thread, g.size, wanted, k, sink);
         topkit_copy_async_wait();
     }
     topkit_group_sync(g);
     for (int b = (int)g.thread; b < TOPKIT_DIGIT_BINS; b += (int)g.size)
         if (s->digit.histogram[b]) atomicAdd(out.dirty, 1u);
-    if (g.thread == 0 && (s->listed || s->counts[0] || s->counts[1] || s->taken)) atomicAdd(out.dirty, 1u);
+    if (g.thread == 0 && (s->listed[0] || s->counts[0] || s->counts[1] || s->taken)) atomicAdd(out.dirty, 1u);
 }
 
 struct resident_seen {

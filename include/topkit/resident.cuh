@@ -12,8 +12,8 @@
  *                 16 bytes, and 2 bytes for each position that the list shall hold: 1.5 k of them, or the row's length where that is less
  *   sync          copy: no barrier; a thread looks first at what it copied itself, and must have waited for that (topkit_copy_async_wait).
  *                 The five calls in their order, by all threads of the group: bound 3 barriers, list 1, search 3 for a radix step, emit 1,
- *                 settle 1. After emit the row's memory may be written again. Each call ends with a barrier, but for settle, which leaves
- *                 the storage ready for the next row's bound
+ *                 settle none. After emit the row's memory may be written again. Clear, with 1 barrier, makes the storage ready for the
+ *                 next row's bound. Each call ends with a barrier but for these two
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
  *                 The order of emission is open in both
  *   cost          3 passes over the row in shared memory, 2 over the list; a shared atomic a group and one a listed score
@@ -48,12 +48,12 @@ enum { TOPKIT__RESIDENT_EMITTED = 0, TOPKIT__RESIDENT_MEMBERS = 1 };
 typedef struct __align__(16) topkit_resident_storage {
     topkit_digit_storage digit;                        /* between search and settle its histogram holds the boundary's members */
     unsigned counts[2];                                /* emitted, and listed as members of the boundary: zero between rows, */
-    unsigned listed, taken;                            /* .. as are the positions listed, and the boundary's equals taken */
+    unsigned listed[2], taken;                         /* .. as are the positions listed (in the first), and the boundary's equals taken */
 } topkit_resident_storage;
 
 TOPKIT_FN void topkit_resident_init(topkit_group g, topkit_resident_storage *s) {
     topkit_digit_init(g, &s->digit);
-    if (g.thread == 0) s->counts[0] = s->counts[1] = s->listed = s->taken = 0;
+    if (g.thread == 0) s->counts[0] = s->counts[1] = s->listed[0] = s->listed[1] = s->taken = 0;
 }
 
 /* Bytes for a row of so many scores on any 4-byte boundary. */
@@ -76,25 +76,61 @@ TOPKIT_FN int topkit__resident_vectors(topkit_resident r) { return (r.lead + r.l
 /* The row's first or last vector where it is not all scores. */
 TOPKIT_FN bool topkit__resident_is_edge(topkit_resident r, int v) { return v * 4 < r.lead || v * 4 + 4 > r.lead + r.length; }
 
+/* A vector that is not all scores. */
+TOPKIT_FN void topkit__resident_copy_edge(topkit_row row, topkit_resident r, int v) {
+    const float lowest = __uint_as_float(TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7fffffffu : 0xff800000u);
+#pragma unroll 1
+    for (int c = v * 4; c < v * 4 + 4; c++) {
+        const int i = c - r.lead;
+        if (i >= 0 && i < r.length) topkit_copy_async_4(r.scores + c, row.scores + i);
+        else r.scores[c] = lowest;
+    }
+}
+
 /* Starts copying the row to its place. Thread t has the vectors t, t + size, .. */
 TOPKIT_FN void topkit_resident_copy_async(topkit_group g, topkit_row row, topkit_resident r) {
-    const int vectors = topkit__resident_vectors(r);
-    for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
-        const int first = v * 4 - r.lead;
-        if (!topkit__resident_is_edge(r, v)) {
-            topkit_copy_async_16(r.scores + v * 4, row.scores + first);
-        } else {
-            for (int c = 0; c < 4; c++) {
-                const bool inside = first + c >= 0 && first + c < r.length;
-                if (inside) topkit_copy_async_4(r.scores + v * 4 + c, row.scores + first + c);
-                else r.scores[v * 4 + c] = __uint_as_float(TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7fffffffu : 0xff800000u);
-            }
-        }
+    const int from = r.lead > 0, to = (r.lead + r.length) / 4, vectors = topkit__resident_vectors(r);
+    const float *scores = row.scores - r.lead;
+#pragma unroll 4
+    for (int v = (int)g.thread; v < to; v += (int)g.size) {
+        if (v >= from) topkit_copy_async_16(r.scores + v * 4, scores + v * 4);
     }
+    if (from > 0 && g.thread == 0) topkit__resident_copy_edge(row, r, 0);
+    if (vectors > to && vectors > from && g.thread == (unsigned)to % g.size) topkit__resident_copy_edge(row, r, to);
     topkit_copy_async_commit();
 }
 
 TOPKIT_FN float topkit__resident_most(float4 x) { return topkit_greater(topkit_greater(x.x, x.y), topkit_greater(x.z, x.w)); }
+
+/* topkit_digit_find, which zeroes the histogram, without unrolled loops: they would run once or twice here. */
+TOPKIT_FN topkit_digit_found topkit__resident_find(topkit_group g, topkit_digit_storage *s, unsigned rank) {
+    const unsigned lane = topkit_lane(g), warp = topkit_warp_rank(g), fours = TOPKIT_DIGIT_BINS / 4;
+    const unsigned each = (fours + g.size - 1) / g.size, top = fours - 1 - g.thread * each; /* a thread's highest four bins */
+    const bool any = g.thread * each < fours;
+    uint4 *bins = (uint4 *)s->histogram;
+    unsigned sum = 0, total;
+#pragma unroll 1
+    for (unsigned i = 0; any && i < each; i++) {
+        const uint4 four = bins[top - i];
+        sum += four.x + four.y + four.z + four.w;
+    }
+    const unsigned below = topkit_warp_exclusive_sum(g, sum, &total);
+    if (lane == 0) s->warp_sums[warp] = total;
+    topkit_group_sync(g);
+    unsigned above = below + __reduce_add_sync(TOPKIT_FULL_MASK, lane < warp ? s->warp_sums[lane] : 0u);
+    if (above < rank && above + sum >= rank) { /* one thread of the group */
+        unsigned bin = top * 4 + 3;
+#pragma unroll 1
+        while (above + s->histogram[bin] < rank) above += s->histogram[bin--];
+        s->found.bin = bin;
+        s->found.above = above;
+        s->found.inside = s->histogram[bin];
+    }
+#pragma unroll 1
+    for (unsigned i = 0; any && i < each; i++) bins[top - i] = make_uint4(0, 0, 0, 0);
+    topkit_group_sync(g);
+    return s->found;
+}
 
 /* Scores in a group: as many as leave enough groups for a close bound, a quarter more than k where there is a choice. */
 TOPKIT_FN int topkit_resident_group(int vectors, int k) { return vectors >= k + k / 4 ? 4 : 2 * vectors >= k + k / 16 ? 2 : 1; }
@@ -202,7 +238,7 @@ TOPKIT_FN topkit_resident_bracket topkit_resident_bound(topkit_group g, topkit_r
         }
     }
     topkit_group_sync(g);
-    const topkit_digit_found found = topkit_digit_find(g, &s->digit, (unsigned)k, true);
+    const topkit_digit_found found = topkit__resident_find(g, &s->digit, (unsigned)k);
     bracket.value = topkit__resident_floor(found.bin, from, span, scale);
     bracket.low = topkit_key(__float_as_uint(bracket.value)) + (TOPKIT_NAN == TOPKIT_NAN_LOWEST);
     bracket.lists = true;
@@ -235,7 +271,7 @@ TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket brac
             }
         }
         const unsigned below = topkit_warp_exclusive_sum(g, (unsigned)__popc(mask), &total);
-        if (lane == 0 && total > 0) base = atomicAdd(&s->listed, total);
+        if (lane < 2) base = atomicAdd(&s->listed[lane], lane ? 0 : total); /* of one lane it would be aggregated once more */
         base = __shfl_sync(TOPKIT_FULL_MASK, base, 0);
         if (base + total > (unsigned)r->capacity) break; /* the count says so */
         unsigned short *slot = r->list + base + below;
@@ -247,7 +283,7 @@ TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket brac
         }
     }
     topkit_group_sync(g);
-    const int listed = (int)s->listed;
+    const int listed = (int)s->listed[0];
     if (bracket.lists && listed <= r->capacity) r->count = listed;
     else r->list = nullptr;
 }
@@ -334,7 +370,7 @@ TOPKIT_FN topkit_resident_region topkit_resident_search(topkit_group g, topkit_r
         if (first) topkit__resident_first_step(g, r, region.low, shift, s);
         else topkit__resident_step(g, r, region, shift, s);
         topkit_group_sync(g);
-        const topkit_digit_found found = topkit_digit_find(g, &s->digit, region.need, true);
+        const topkit_digit_found found = topkit__resident_find(g, &s->digit, region.need);
         region.need -= found.above;
         region.inside = found.inside;
         region.low += found.bin << shift;
@@ -445,12 +481,17 @@ TOPKIT_FN void topkit_resident_settle(topkit_group g, topkit_resident_region reg
         if (rank <= region.need)
             topkit_sink_put(sink, (int)(before + rank - 1), (int)~(unsigned)mine, topkit__resident_member_bits(s)[i]);
     }
-    topkit_group_sync(g);
+}
+
+/* Makes the storage ready for the next row. */
+TOPKIT_FN void topkit_resident_clear(topkit_group g, topkit_resident_storage *s) {
+    const unsigned members = s->counts[TOPKIT__RESIDENT_MEMBERS];
+    topkit_group_sync(g); /* all have compared the members, and read how many there are */
     for (unsigned i = g.thread; i < members; i += g.size) {
-        pairs[i] = 0;
+        topkit__resident_members(s)[i] = 0;
         topkit__resident_member_bits(s)[i] = 0;
     }
-    if (g.thread == 0) s->counts[0] = s->counts[1] = s->listed = s->taken = 0;
+    if (g.thread == 0) s->counts[0] = s->counts[1] = s->listed[0] = s->taken = 0;
 }
 
 #endif

@@ -223,6 +223,7 @@ static __device__ void every_call_resident(const float *scores, int length, int 
     const topkit_resident_region region = topkit_resident_search<TIES>(g, r, bracket, k, s);
     topkit_resident_emit<TIES>(g, r, region, sink, s);
     topkit_resident_settle(g, region, k, sink, s);
+    topkit_resident_clear(g, s);
     out[1] = topkit_resident_group(out[2], k) + (topkit_greater(scores[0], scores[1]) > topkit_lesser(scores[0], scores[1]));
 }
 
