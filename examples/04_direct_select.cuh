@@ -126,7 +126,7 @@ static __global__ void __launch_bounds__(THREADS, (TOPKIT_DIRECT_THREADS + THREA
             topkit_copy_async_wait();
             const topkit_resident_bracket bracket = topkit_resident_bound(block, resident, wanted, &s->resident); /* [3] */
             if (claims) topkit_direct_look_up(job, &claim);
-            topkit_resident_list(block, bracket, &resident, &s->resident); /* [4] */
+            topkit_resident_list(block, bracket, wanted, &resident, &s->resident); /* [4] */
             if (claims) topkit_direct_measure(job, &claim);
             region = topkit_resident_search<TIES>(block, resident, bracket, wanted, &s->resident); /* [5] */
             if (claims) {
@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(THREADS, (TOPKIT_DIRECT_THREADS + THREA
             topkit_resident_emit<TIES>(block, resident, region, sink, &s->resident); /* [6] */
             if (block.thread == 0) {
                 topkit_collector_state none = {};
-                topkit_job_count(job, row, 1, resident.count, 0, &none);
+                topkit_job_count(job, row, 1, resident.list ? resident.listed + (int)s->resident.counts[TOPKIT__RESIDENT_MEMBERS] : row.length, 0, &none);
             }
         }
         const int next = queued ? s->next : job.rows;

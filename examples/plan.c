@@ -126,7 +126,7 @@ static int direct_shared(int max_length, int k, int order, int capacity) {
 /* As many blocks a multiprocessor as their rows leave room for; the more there are, the fewer threads need wait for each other. */
 static int plan_direct(const topkit_device_facts *device, int rows, int max_length, int k, int order, topkit_plan *p) {
     if (max_length > DIRECT_MAX_LENGTH) return TOPKIT_ERROR_OPTION;
-    const int least = at_most((k + k / 2 + 127) / 8 * 8, (max_length + 7) / 8 * 8); /* positions that are listed, nearly always */
+    const int least = (at_most(k, max_length) + 7) / 8 * 8; /* what is listed */
     p->shared_bytes = direct_shared(max_length, k, order, least);
     if (p->shared_bytes > device->shared_per_block) return TOPKIT_ERROR_OPTION;
     if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || DIRECT_THREADS > device->threads_per_sm) return TOPKIT_ERROR_DEVICE;

@@ -217,7 +217,7 @@ static __global__ void select_resident(const float *scores, int length, int k, i
     topkit_resident_init(block, &s.resident);
     topkit_copy_async_wait();
     const topkit_resident_bracket bracket = topkit_resident_bound(block, r, wanted, &s.resident);
-    topkit_resident_list(block, bracket, &r, &s.resident);
+    topkit_resident_list(block, bracket, wanted, &r, &s.resident);
     const topkit_resident_region region = topkit_resident_search<TOPKIT_ANY>(block, r, bracket, wanted, &s.resident);
     topkit_resident_emit<TOPKIT_ANY>(block, r, region, sink, &s.resident);
     topkit_resident_settle(block, region, wanted, sink, &s.resident); // the next row's copy might be under way here

@@ -29,31 +29,32 @@
 /* A row in shared memory: score i is scores[lead + i], lead < 4. What fills up the first and the last vector ranks lowest. */
 typedef struct topkit_resident {
     float *scores;
-    unsigned short *list; /* positions of the scores to look at; null: the whole row */
+    unsigned short *list; /* positions of the scores that are selected for sure; null: nothing is known of any */
     int length, lead;
     int capacity; /* positions that the list has room for */
-    int count;    /* scores to look at */
+    int listed;   /* positions in it */
 } topkit_resident;
 
 typedef topkit__region topkit_resident_region;
 
-/* At least k scores of the row have keys of low or more, none has more than high. */
+/* At least k scores of the row have keys of low or more, none has more than high. Where it is `close`, fewer than k scores exceed `sure` and
+ * k or more exceed `value`, hardly any lying between (under TOPKIT_NAN_HIGHEST "exceed" is "are not less than"). */
 typedef struct topkit_resident_bracket {
     unsigned low, high;
-    float value; /* listed is what exceeds it, and under TOPKIT_NAN_HIGHEST what equals it and NaNs */
-    bool lists;  /* the bound is worth a list */
+    float value, sure;
+    bool close;
 } topkit_resident_bracket;
 
-enum { TOPKIT__RESIDENT_EMITTED = 0, TOPKIT__RESIDENT_MEMBERS = 1 };
+enum { TOPKIT__RESIDENT_LISTED = 0, TOPKIT__RESIDENT_MEMBERS = 1 };
 typedef struct __align__(16) topkit_resident_storage {
-    topkit_digit_storage digit;                        /* between search and settle its histogram holds the boundary's members */
-    unsigned counts[2];                                /* emitted, and listed as members of the boundary: zero between rows, */
-    unsigned listed[2], taken;                         /* .. as are the positions listed (in the first), and the boundary's equals taken */
+    topkit_digit_storage digit; /* between list and settle its histogram holds the boundary's members */
+    unsigned counts[2];         /* selected for sure, members of the boundary: zero between rows, */
+    unsigned taken;             /* .. as are the equals taken */
 } topkit_resident_storage;
 
 TOPKIT_FN void topkit_resident_init(topkit_group g, topkit_resident_storage *s) {
     topkit_digit_init(g, &s->digit);
-    if (g.thread == 0) s->counts[0] = s->counts[1] = s->listed[0] = s->listed[1] = s->taken = 0;
+    if (g.thread == 0) s->counts[0] = s->counts[1] = s->taken = 0;
 }
 
 /* Bytes for a row of so many scores on any 4-byte boundary. */
@@ -63,7 +64,8 @@ TOPKIT_FN int topkit_resident_bytes(int length) { return (length + 6) / 4 * 16; 
 TOPKIT_FN topkit_resident topkit_resident_at(topkit_row row, float *place, int bytes) {
     topkit_resident r;
     r.scores = place;
-    r.length = r.count = row.length;
+    r.length = row.length;
+    r.listed = 0;
     r.lead = (int)((unsigned long long)row.scores & 15) / 4;
     const int end = (r.lead + r.length + 3) / 4 * 4;
     TOPKIT_ASSERT(end <= 65536 && end * 4 <= bytes && ((unsigned long long)place & 15) == 0);
@@ -102,7 +104,8 @@ TOPKIT_FN void topkit_resident_copy_async(topkit_group g, topkit_row row, topkit
 
 TOPKIT_FN float topkit__resident_most(float4 x) { return topkit_greater(topkit_greater(x.x, x.y), topkit_greater(x.z, x.w)); }
 
-/* topkit_digit_find, which zeroes the histogram, without unrolled loops: they would run once or twice here. */
+/* topkit_digit_find, which zeroes the histogram, without unrolled loops: they would run once or twice here. Nothing is inside where fewer
+ * than `rank` were counted. */
 TOPKIT_FN topkit_digit_found topkit__resident_find(topkit_group g, topkit_digit_storage *s, unsigned rank) {
     const unsigned lane = topkit_lane(g), warp = topkit_warp_rank(g), fours = TOPKIT_DIGIT_BINS / 4;
     const unsigned each = (fours + g.size - 1) / g.size, top = fours - 1 - g.thread * each; /* a thread's highest four bins */
@@ -116,6 +119,7 @@ TOPKIT_FN topkit_digit_found topkit__resident_find(topkit_group g, topkit_digit_
     }
     const unsigned below = topkit_warp_exclusive_sum(g, sum, &total);
     if (lane == 0) s->warp_sums[warp] = total;
+    if (g.thread == 0) s->found.inside = 0;
     topkit_group_sync(g);
     unsigned above = below + __reduce_add_sync(TOPKIT_FULL_MASK, lane < warp ? s->warp_sums[lane] : 0u);
     if (above < rank && above + sum >= rank) { /* one thread of the group */
@@ -132,8 +136,8 @@ TOPKIT_FN topkit_digit_found topkit__resident_find(topkit_group g, topkit_digit_
     return s->found;
 }
 
-/* Scores in a group: as many as leave enough groups for a close bound, a quarter more than k where there is a choice. */
-TOPKIT_FN int topkit_resident_group(int vectors, int k) { return vectors >= k + k / 4 ? 4 : 2 * vectors >= k + k / 16 ? 2 : 1; }
+/* Scores in a group: as many as leave k groups. */
+TOPKIT_FN int topkit_resident_group(int vectors, int k) { return vectors >= k ? 4 : 2 * vectors > k ? 2 : 1; }
 
 /* Smallest and largest of the groups' maxima, and the smallest maximum of 8 threads' scores: few scores lie above that one, but not only
  * one, as above the largest. A thread without scores has the order's last number as `low` and its first one as `high`. */
@@ -160,27 +164,63 @@ TOPKIT_FN void topkit__resident_range(topkit_group g, topkit_resident_storage *s
     *usual = __reduce_min_sync(TOPKIT_FULL_MASK, lane < warps ? s->digit.warp_sums[lane] : 0xffffffffu);
 }
 
-/* The linear bin of a maximum, which is `low` or more: never decreasing in x, which is all that the bound asks for. */
+/* The linear bin of a score from `low` on: never decreasing in x, which is all that the bounds ask for. */
 TOPKIT_FN unsigned topkit__resident_bin(float x, float low, float scale) {
     const float y = fmaf(x - low, scale, 8388608.0f); /* 2^23, whose last bit counts ones */
     return __float_as_uint(fminf(y, 8388608.0f + (TOPKIT_DIGIT_BINS - 1))) - 0x4b000000u;
 }
 
 TOPKIT_FN void topkit__resident_count(topkit_resident_storage *s, float x, float low, float scale) {
-    topkit_digit_count(&s->digit, topkit__resident_bin(x, low, scale));
+    const unsigned bin = topkit__resident_bin(x, low, scale);
+    if (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(x, low) : topkit_not_lt(x, low)) topkit_digit_count(&s->digit, bin);
 }
 
-/* The next number below; below the zeros that is the least denormal. */
+/* The neighbours of a number. Of the two zeros neither is the other's. */
 TOPKIT_FN float topkit__resident_below(float x) {
     const unsigned key = topkit_key(__float_as_uint(x));
     return __uint_as_float(topkit_key_bits(key - (key == 0x80000000u ? 2 : 1)));
 }
+TOPKIT_FN float topkit__resident_above(float x) {
+    const unsigned key = topkit_key(__float_as_uint(x));
+    return __uint_as_float(topkit_key_bits(key + (key == 0x7ffffffeu ? 2 : 1)));
+}
 
-/* A number that every maximum of bin `bin` or higher exceeds, close below them. Never -0. */
-TOPKIT_FN float topkit__resident_floor(unsigned bin, float low, float span, float scale) {
-    float x = low + ((float)bin - 0.51f) * (span * (1.0f / (TOPKIT_DIGIT_BINS - 1)));
+/* A number that everything in bin `bin` or higher exceeds, close below: its own bin is lower. Never -0. */
+TOPKIT_FN float topkit__resident_floor(unsigned bin, float low, float step, float scale) {
+    float x = low + ((float)bin - 0.51f) * step;
     if (topkit__resident_bin(x, low, scale) >= bin) x = topkit__resident_below(x);
     return topkit_add_zero(bin > 0 && x > low && topkit__resident_bin(x, low, scale) < bin ? x : topkit__resident_below(low));
+}
+
+/* A number that nothing up to bin `bin` exceeds, close above: its own bin is higher. +inf where there is none. */
+TOPKIT_FN float topkit__resident_ceiling(unsigned bin, float low, float step, float scale) {
+    float x = low + ((float)bin + 0.51f) * step;
+    if (topkit__resident_bin(x, low, scale) <= bin) x = topkit__resident_above(x);
+    return topkit_add_zero(x > low && topkit__resident_bin(x, low, scale) > bin ? x : __uint_as_float(0x7f800000u));
+}
+
+/* Counts the row's scores from `low` on in linear bins up to `high` and puts the bounds around the bin of rank k. */
+TOPKIT_FN bool topkit__resident_close_in(topkit_group g, topkit_resident r, int k, float low, float high, topkit_resident_bracket *bracket,
+                                         topkit_resident_storage *s) {
+    const float span = high - low;
+    if (!(span > 1e-30f && span < 1e37f)) return false;
+    const float scale = (TOPKIT_DIGIT_BINS - 1) / span, step = span * (1.0f / (TOPKIT_DIGIT_BINS - 1));
+    const int vectors = topkit__resident_vectors(r);
+    const float4 *row = (const float4 *)r.scores;
+#pragma unroll 2
+    for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
+        const float4 x = row[v];
+        topkit__resident_count(s, x.x, low, scale);
+        topkit__resident_count(s, x.y, low, scale);
+        topkit__resident_count(s, x.z, low, scale);
+        topkit__resident_count(s, x.w, low, scale);
+    }
+    topkit_group_sync(g);
+    const topkit_digit_found found = topkit__resident_find(g, &s->digit, (unsigned)k);
+    bracket->value = topkit__resident_floor(found.bin, low, step, scale);
+    bracket->sure = topkit__resident_ceiling(found.bin, low, step, scale);
+    bracket->close = found.inside <= TOPKIT_BOUNDARY;
+    return found.inside > 0;
 }
 
 /* What at least k scores of the row reach, 1 <= k <= length. */
@@ -209,103 +249,105 @@ TOPKIT_FN topkit_resident_bracket topkit_resident_bound(topkit_group g, topkit_r
             low = topkit_lesser(low, least);
         }
     }
-    topkit_resident_bracket bracket = {0u, 0u, 0.0f, false};
+    topkit_resident_bracket bracket = {0u, 0u, 0.0f, 0.0f, false};
     unsigned usual;
     topkit__resident_range(g, s, low, high, &bracket.low, &bracket.high, &usual);
     if (groups < k) bracket.low = 0;
-    const float from = __uint_as_float(topkit_key_bits(bracket.low)), span = __uint_as_float(topkit_key_bits(usual)) - from;
-    if (bracket.low <= TOPKIT_KEY_NEG_INF || usual >= TOPKIT_KEY_POS_INF || !(span > 1e-30f && span < 1e37f)) return bracket;
-    const float scale = (TOPKIT_DIGIT_BINS - 1) / span;
-    if (group == 4) {
-#pragma unroll 2
-        for (int v = (int)g.thread; v < vectors; v += (int)g.size)
-            topkit__resident_count(s, topkit__resident_most(row[v]), from, scale);
-    } else {
-#pragma unroll 1
-        for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
-            const float4 x = row[v];
-            if (topkit__resident_is_edge(r, v)) {
-                topkit__resident_count(s, topkit__resident_most(x), from, scale);
-            } else if (group == 2) {
-                topkit__resident_count(s, topkit_greater(x.x, x.y), from, scale);
-                topkit__resident_count(s, topkit_greater(x.z, x.w), from, scale);
-            } else {
-                topkit__resident_count(s, x.x, from, scale);
-                topkit__resident_count(s, x.y, from, scale);
-                topkit__resident_count(s, x.z, from, scale);
-                topkit__resident_count(s, x.w, from, scale);
-            }
-        }
-    }
-    topkit_group_sync(g);
-    const topkit_digit_found found = topkit__resident_find(g, &s->digit, (unsigned)k);
-    bracket.value = topkit__resident_floor(found.bin, from, span, scale);
-    bracket.low = topkit_key(__float_as_uint(bracket.value)) + (TOPKIT_NAN == TOPKIT_NAN_LOWEST);
-    bracket.lists = true;
+    if (bracket.high < TOPKIT_KEY_POS_INF && k < r.length / 8) usual = bracket.high; /* too few are wanted for more to lie above */
+    if (bracket.low <= TOPKIT_KEY_NEG_INF || usual >= TOPKIT_KEY_POS_INF) return bracket;
+    low = __uint_as_float(topkit_key_bits(bracket.low));
+    high = __uint_as_float(topkit_key_bits(usual));
+    /* The lower scores need not be counted, and how many these are may be guessed: where too few are left, all are counted. */
+    const float part = r.length >= 12 * k ? 0.5f : r.length >= 6 * k ? 0.375f : r.length >= 4 * k ? 0.25f : 0.0f;
+    if (!topkit__resident_close_in(g, r, k, low + (high - low) * part, high, &bracket, s) && part > 0.0f)
+        topkit__resident_close_in(g, r, k, low, high, &bracket, s);
+    if (bracket.close) bracket.low = topkit_key(__float_as_uint(bracket.value)) + (TOPKIT_NAN == TOPKIT_NAN_LOWEST);
     return bracket;
 }
 
-/* Shifts in a bit that says whether the score is to be listed: the sign of a difference, with no compare and no select. */
+/* Shifts in a bit that says whether the score exceeds `value`: the sign of a difference, with no compare and no select. */
 TOPKIT_FN unsigned topkit__resident_shift_in(unsigned mask, float x, float value) {
     if (TOPKIT_NAN == TOPKIT_NAN_HIGHEST) return mask << 1 | (topkit_not_lt(x, value) ? 1u : 0u);
     return mask << 1 | __float_as_uint(topkit_subtract(value, x)) >> 31;
 }
 
-/* Lists the positions of the scores that reach the bound, and has r name what there is to look at: these, or the whole row. */
-TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket bracket, topkit_resident *r, topkit_resident_storage *s) {
-    const float4 *row = (const float4 *)r->scores;
-    const int vectors = topkit__resident_vectors(*r), size = (int)g.size, lane = (int)topkit_lane(g);
-    for (int first = (int)g.thread - lane; bracket.lists && first < vectors; first += 8 * size) { /* 8 vectors a thread */
-        unsigned mask = 0, total, base = 0;
-#pragma unroll 4
-        for (int u = 0; u < 8; u++) {
-            const int v = first + lane + u * size;
-            if (v < vectors) {
-                const float4 x = row[v];
-                mask = topkit__resident_shift_in(mask, x.x, bracket.value);
-                mask = topkit__resident_shift_in(mask, x.y, bracket.value);
-                mask = topkit__resident_shift_in(mask, x.z, bracket.value);
-                mask = topkit__resident_shift_in(mask, x.w, bracket.value);
-            } else {
-                mask <<= 4;
-            }
-        }
-        const unsigned below = topkit_warp_exclusive_sum(g, (unsigned)__popc(mask), &total);
-        if (lane < 2) base = atomicAdd(&s->listed[lane], lane ? 0 : total); /* of one lane it would be aggregated once more */
-        base = __shfl_sync(TOPKIT_FULL_MASK, base, 0);
-        if (base + total > (unsigned)r->capacity) break; /* the count says so */
-        unsigned short *slot = r->list + base + below;
-        const int start = (first + lane) * 4, step = (size - 1) * 4;
-        while (mask) {
-            const int n = __clz((int)mask); /* of the thread's 32 scores */
-            mask ^= 0x80000000u >> n;
-            *slot++ = (unsigned short)(start + (n >> 2) * step + n);
-        }
-    }
-    topkit_group_sync(g);
-    const int listed = (int)s->listed[0];
-    if (bracket.lists && listed <= r->capacity) r->count = listed;
-    else r->list = nullptr;
+/* The members of the boundary, in the place of the histogram. */
+TOPKIT_FN unsigned long long *topkit__resident_members(topkit_resident_storage *s) { return (unsigned long long *)s->digit.histogram; }
+TOPKIT_FN unsigned *topkit__resident_member_bits(topkit_resident_storage *s) { return s->digit.histogram + 2 * TOPKIT_BOUNDARY; }
+
+TOPKIT_FN void topkit__resident_member_put(topkit_resident_storage *s, unsigned slot, unsigned bits, int index) {
+    TOPKIT_ASSERT(slot < TOPKIT_BOUNDARY);
+    topkit__resident_members(s)[slot] = topkit_pair_key(topkit_key(bits), index);
+    topkit__resident_member_bits(s)[slot] = bits;
 }
 
-/* The position of the i-th score to look at. */
-TOPKIT_FN int topkit__resident_position(topkit_resident r, int i) { return r.list ? r.list[i] : r.lead + i; }
+/* The position of a thread's n-th score of 32: of 8 vectors, of which the first is `v`. */
+TOPKIT_FN int topkit__resident_position(topkit_group g, int v, int n) { return v * 4 + (n >> 2) * 4 * ((int)g.size - 1) + n; }
 
-/* Listed scores are looked at in batches: a thread's loads are all under way before the first is used. */
-#define TOPKIT_RESIDENT_BATCH 4
-typedef struct topkit__resident_batch {
-    float score[TOPKIT_RESIDENT_BATCH];
-    int position[TOPKIT_RESIDENT_BATCH];
-} topkit__resident_batch;
+/* Lists positions of a warp's part of the row. False: no room. */
+TOPKIT_FN bool topkit__resident_list_part(topkit_group g, topkit_resident_bracket bracket, topkit_resident r, int first,
+                                          topkit_resident_storage *s) {
+    const float4 *row = (const float4 *)r.scores;
+    const int vectors = topkit__resident_vectors(r), lane = (int)topkit_lane(g), v = first + lane;
+    unsigned between = 0, sure = 0, total, base = 0;
+#pragma unroll 4
+    for (int u = 0; u < 8; u++) {
+        if (v + u * (int)g.size < vectors) {
+            const float4 x = row[v + u * (int)g.size];
+            between = topkit__resident_shift_in(between, x.x, bracket.value);
+            sure = topkit__resident_shift_in(sure, x.x, bracket.sure);
+            between = topkit__resident_shift_in(between, x.y, bracket.value);
+            sure = topkit__resident_shift_in(sure, x.y, bracket.sure);
+            between = topkit__resident_shift_in(between, x.z, bracket.value);
+            sure = topkit__resident_shift_in(sure, x.z, bracket.sure);
+            between = topkit__resident_shift_in(between, x.w, bracket.value);
+            sure = topkit__resident_shift_in(sure, x.w, bracket.sure);
+        } else {
+            between <<= 4;
+            sure <<= 4;
+        }
+    }
+    between &= ~sure;
+    /* One scan for both, and one atomic instruction of two lanes. */
+    const unsigned below = topkit_warp_exclusive_sum(g, (unsigned)__popc(sure) | (unsigned)__popc(between) << 16, &total);
+    if (lane < 2) base = atomicAdd(&s->counts[lane], lane == TOPKIT__RESIDENT_LISTED ? total & 0xffffu : total >> 16);
+    const unsigned slot = __shfl_sync(TOPKIT_FULL_MASK, base, TOPKIT__RESIDENT_LISTED);
+    const unsigned member = __shfl_sync(TOPKIT_FULL_MASK, base, TOPKIT__RESIDENT_MEMBERS);
+    if (slot + (total & 0xffffu) > (unsigned)r.capacity || member + (total >> 16) > TOPKIT_BOUNDARY) return false;
+    unsigned short *next = r.list + slot + (below & 0xffffu);
+    while (sure) {
+        const int n = __clz((int)sure);
+        sure ^= 0x80000000u >> n;
+        *next++ = (unsigned short)topkit__resident_position(g, v, n);
+    }
+    for (unsigned put = member + (below >> 16); between; put++) {
+        const int n = __clz((int)between), position = topkit__resident_position(g, v, n);
+        between ^= 0x80000000u >> n;
+        topkit__resident_member_put(s, put, __float_as_uint(r.scores[position]), position - r.lead);
+    }
+    return true;
+}
 
-/* Returns how many scores are left from the thread's first on: its u-th is one where u * size is less. */
-TOPKIT_FN int topkit__resident_load(topkit_group g, topkit_resident r, int base, topkit__resident_batch *batch) {
-    const int first = base + (int)g.thread, left = r.count - first;
-#pragma unroll
-    for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) batch->position[u] = u * (int)g.size < left ? r.list[first + u * (int)g.size] : 0;
-#pragma unroll
-    for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) batch->score[u] = r.scores[batch->position[u]];
-    return left;
+/* Lists the positions of the scores that are selected for sure, and as the boundary's members those that may be. Where that does not work
+ * r loses its list. */
+TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket bracket, int k, topkit_resident *r, topkit_resident_storage *s) {
+    const int vectors = topkit__resident_vectors(*r);
+    for (int first = (int)(g.thread - topkit_lane(g)); bracket.close && first < vectors; first += 8 * (int)g.size) {
+        if (!topkit__resident_list_part(g, bracket, *r, first, s)) break; /* the counts say so */
+    }
+    topkit_group_sync(g);
+    const unsigned listed = s->counts[TOPKIT__RESIDENT_LISTED], members = s->counts[TOPKIT__RESIDENT_MEMBERS];
+    r->listed = (int)listed;
+    if (bracket.close && listed <= (unsigned)r->capacity && members <= TOPKIT_BOUNDARY && listed <= (unsigned)k &&
+        listed + members >= (unsigned)k)
+        return;
+    r->list = nullptr;
+    r->listed = 0;
+    if (bracket.close) { /* rare */
+        topkit_group_sync(g);
+        topkit_resident_init(g, s);
+        topkit_group_sync(g);
+    }
 }
 
 /* Where a score lies as seen from the boundary's region: in it, above it, or neither. */
@@ -328,27 +370,12 @@ TOPKIT_FN topkit__resident_side topkit__resident_side_of(topkit__region region, 
     return side;
 }
 
-/* The first radix step's counts of a list: all of it is in the region. */
-TOPKIT_FN void topkit__resident_first_step(topkit_group g, topkit_resident r, unsigned low, unsigned shift, topkit_resident_storage *s) {
-    topkit__resident_batch batch;
-#pragma unroll 1
-    for (int base = 0; base < r.count; base += TOPKIT_RESIDENT_BATCH * (int)g.size) {
-        const int left = topkit__resident_load(g, r, base, &batch);
-#pragma unroll
-        for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
-            const unsigned bin = (topkit_key(__float_as_uint(batch.score[u])) - low) >> shift;
-            if (u * (int)g.size < left) topkit_digit_count(&s->digit, bin);
-        }
-    }
-}
-
-/* Any step's counts. Where the region is a single key they would queue up at one bin: a warp's are added up first. */
+/* A radix step's counts. Where the region is a single key they would queue up at one bin: a warp's are added up first. */
 TOPKIT_FN void topkit__resident_step(topkit_group g, topkit_resident r, topkit__region region, unsigned shift, topkit_resident_storage *s) {
 #pragma unroll 1
-    for (int base = (int)(g.thread - topkit_lane(g)); base < r.count; base += (int)g.size) {
-        const int i = base + (int)topkit_lane(g), position = i < r.count ? topkit__resident_position(r, i) : -1;
-        const unsigned bits = position >= 0 ? __float_as_uint(r.scores[position]) : 0u;
-        const int index = position >= 0 ? position - r.lead : -1;
+    for (int base = (int)(g.thread - topkit_lane(g)); base < r.length; base += (int)g.size) {
+        const int i = base + (int)topkit_lane(g), index = i < r.length ? i : -1;
+        const unsigned bits = index >= 0 ? __float_as_uint(r.scores[r.lead + index]) : 0u;
         const bool member = topkit__resident_side_of(region, bits, index).member;
         if (region.span == 0) {
             const unsigned members = (unsigned)__popc(__ballot_sync(TOPKIT_FULL_MASK, member));
@@ -359,16 +386,19 @@ TOPKIT_FN void topkit__resident_step(topkit_group g, topkit_resident r, topkit__
     }
 }
 
-/* Narrows the boundary of the k best until all members of its region are selected, or at most TOPKIT_BOUNDARY are left, or they are equals
- * of which any will do. */
+/* The boundary of the k best: what is listed and the members, or else its region in the whole row, narrowed until all members are
+ * selected, or at most TOPKIT_BOUNDARY are left, or they are equals of which any will do. */
 template <int TIES>
 TOPKIT_FN topkit_resident_region topkit_resident_search(topkit_group g, topkit_resident r, topkit_resident_bracket bracket, int k,
-                                                topkit_resident_storage *s) {
+                                                        topkit_resident_storage *s) {
     topkit__region region = {bracket.low, bracket.high - bracket.low, (unsigned)k, (unsigned)r.length, 0, false};
-    for (bool first = r.list && region.span > 0;; first = false) {
+    if (r.list) {
+        region.need = (unsigned)(k - r.listed);
+        return region;
+    }
+    for (;;) {
         const unsigned shift = topkit_digit_shift(region.span);
-        if (first) topkit__resident_first_step(g, r, region.low, shift, s);
-        else topkit__resident_step(g, r, region, shift, s);
+        topkit__resident_step(g, r, region, shift, s);
         topkit_group_sync(g);
         const topkit_digit_found found = topkit__resident_find(g, &s->digit, region.need);
         region.need -= found.above;
@@ -385,74 +415,24 @@ TOPKIT_FN topkit_resident_region topkit_resident_search(topkit_group g, topkit_r
     }
 }
 
-/* The members of the boundary's bin, in the place of the histogram. */
-TOPKIT_FN unsigned long long *topkit__resident_members(topkit_resident_storage *s) { return (unsigned long long *)s->digit.histogram; }
-TOPKIT_FN unsigned *topkit__resident_member_bits(topkit_resident_storage *s) { return s->digit.histogram + 2 * TOPKIT_BOUNDARY; }
-
-TOPKIT_FN void topkit__resident_member_put(topkit_resident_storage *s, unsigned slot, unsigned bits, int index) {
-    TOPKIT_ASSERT(slot < TOPKIT_BOUNDARY);
-    topkit__resident_members(s)[slot] = topkit_pair_key(topkit_key(bits), index);
-    topkit__resident_member_bits(s)[slot] = bits;
-}
-
-/* Emits from a list what reaches `above`, and where `all` members are selected what reaches `low`; else these are listed as members. */
-template <typename SINK>
-TOPKIT_FN void topkit__resident_emit_listed(topkit_group g, topkit_resident r, float above, float low, bool all, SINK sink,
-                                            topkit_resident_storage *s) {
-    const unsigned lane = topkit_lane(g);
-    topkit__resident_batch batch;
-    if (all) above = low;
-#pragma unroll 1
-    for (int base = 0; base < r.count; base += TOPKIT_RESIDENT_BATCH * (int)g.size) {
-        unsigned kind[TOPKIT_RESIDENT_BATCH], mine = 0, total, slot = 0; /* 1 selected, 65536 a member; how many of both */
-        const int left = topkit__resident_load(g, r, base, &batch);
-#pragma unroll
-        for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
-            const float x = batch.score[u];
-            kind[u] = (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(x, low) : topkit_not_lt(x, low)) ? 65536u : 0u;
-            kind[u] = (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(x, above) : topkit_not_lt(x, above)) ? 1u : kind[u];
-            kind[u] = u * (int)g.size < left ? kind[u] : 0;
-            mine += kind[u];
-        }
-        /* One scan for both kinds, since counting a vote's bits is slow, and one atomic instruction, of two lanes, for a warp's batch. */
-        const unsigned before = topkit_warp_exclusive_sum(g, mine, &total);
-        if (lane < 2) slot = atomicAdd(&s->counts[lane], lane == TOPKIT__RESIDENT_EMITTED ? total & 0xffffu : total >> 16);
-        unsigned put = __shfl_sync(TOPKIT_FULL_MASK, slot, TOPKIT__RESIDENT_EMITTED) + (before & 0xffffu);
-        unsigned member = __shfl_sync(TOPKIT_FULL_MASK, slot, TOPKIT__RESIDENT_MEMBERS) + (before >> 16);
-#pragma unroll
-        for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
-            if (kind[u] == 1) topkit_sink_put(sink, (int)put++, batch.position[u] - r.lead, __float_as_uint(batch.score[u]));
-        }
-        if (mine > 0xffffu) { /* rare: one bin of many */
-#pragma unroll 1
-            for (int u = 0; u < TOPKIT_RESIDENT_BATCH; u++) {
-                const int i = base + u * (int)g.size + (int)g.thread, position = i < r.count ? r.list[i] : 0;
-                const float x = r.scores[position];
-                const bool reaches = TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(x, low) && !topkit_ge(x, above)
-                                                                     : topkit_not_lt(x, low) && !topkit_not_lt(x, above);
-                if (i < r.count && reaches) topkit__resident_member_put(s, member++, __float_as_uint(x), position - r.lead);
-            }
-        }
-    }
-}
-
-/* Hands what lies above the region to the sink, in no particular order, and of its members those that need no comparing. */
+/* Hands what lies above the boundary to the sink, in no particular order, and of its members those that need no comparing. */
 template <int TIES, typename SINK>
 TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, topkit_resident_region region, SINK sink,
                                     topkit_resident_storage *s) {
     const bool all = region.inside == region.need, plateau = topkit__region_is_plateau<TIES>(region);
-    const unsigned end = region.low + region.span; /* may lie past the last key */
-    if (r.list && !plateau && !region.by_index && end >= region.low && end < TOPKIT_KEY_POS_INF) {
-        topkit__resident_emit_listed(g, r, __uint_as_float(topkit_key_bits(end + 1)), __uint_as_float(topkit_key_bits(region.low)), all,
-                                     sink, s);
+    if (r.list) {
+#pragma unroll 4
+        for (int i = (int)g.thread; i < r.listed; i += (int)g.size) {
+            const int position = r.list[i];
+            topkit_sink_put(sink, i, position - r.lead, __float_as_uint(r.scores[position]));
+        }
         topkit_group_sync(g);
         return;
     }
 #pragma unroll 1
-    for (int base = (int)(g.thread - topkit_lane(g)); base < r.count; base += (int)g.size) {
-        const int i = base + (int)topkit_lane(g), position = i < r.count ? topkit__resident_position(r, i) : -1;
-        const unsigned bits = position >= 0 ? __float_as_uint(r.scores[position]) : 0u;
-        const int index = position >= 0 ? position - r.lead : -1;
+    for (int base = (int)(g.thread - topkit_lane(g)); base < r.length; base += (int)g.size) {
+        const int i = base + (int)topkit_lane(g), index = i < r.length ? i : -1;
+        const unsigned bits = index >= 0 ? __float_as_uint(r.scores[r.lead + index]) : 0u;
         const topkit__resident_side side = topkit__resident_side_of(region, bits, index);
         bool selected = side.above || (all && side.member);
         if (plateau) {
@@ -462,7 +442,7 @@ TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, topkit_re
             const unsigned member = topkit_warp_reserve(g, side.member, &s->counts[TOPKIT__RESIDENT_MEMBERS]);
             if (side.member) topkit__resident_member_put(s, member, bits, index);
         }
-        const unsigned slot = topkit_warp_reserve(g, selected, &s->counts[TOPKIT__RESIDENT_EMITTED]);
+        const unsigned slot = topkit_warp_reserve(g, selected, &s->counts[TOPKIT__RESIDENT_LISTED]);
         if (selected) topkit_sink_put(sink, (int)slot, index, bits);
     }
     topkit_group_sync(g);
@@ -491,7 +471,7 @@ TOPKIT_FN void topkit_resident_clear(topkit_group g, topkit_resident_storage *s)
         topkit__resident_members(s)[i] = 0;
         topkit__resident_member_bits(s)[i] = 0;
     }
-    if (g.thread == 0) s->counts[0] = s->counts[1] = s->listed[0] = s->taken = 0;
+    if (g.thread == 0) s->counts[0] = s->counts[1] = s->taken = 0;
 }
 
 #endif

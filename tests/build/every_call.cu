@@ -219,7 +219,7 @@ static __device__ void every_call_resident(const float *scores, int length, int 
     topkit_resident_init(g, s);
     topkit_copy_async_wait();
     const topkit_resident_bracket bracket = topkit_resident_bound(g, r, k, s);
-    topkit_resident_list(g, bracket, &r, s);
+    topkit_resident_list(g, bracket, k, &r, s);
     const topkit_resident_region region = topkit_resident_search<TIES>(g, r, bracket, k, s);
     topkit_resident_emit<TIES>(g, r, region, sink, s);
     topkit_resident_settle(g, region, k, sink, s);
