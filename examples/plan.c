@@ -126,17 +126,14 @@ static int direct_shared(int max_length, int k, int order, int capacity) {
 /* As many blocks a multiprocessor as their rows leave room for; the more there are, the fewer threads need wait for each other. */
 static int plan_direct(const topkit_device_facts *device, int rows, int max_length, int k, int order, topkit_plan *p) {
     if (max_length > DIRECT_MAX_LENGTH) return TOPKIT_ERROR_OPTION;
-    const int least = (at_most(k, max_length) + 7) / 8 * 8; /* what is listed */
-    p->shared_bytes = direct_shared(max_length, k, order, least);
+    p->capacity = (at_most(k, max_length) + 7) / 8 * 8;
+    p->shared_bytes = direct_shared(max_length, k, order, p->capacity);
     if (p->shared_bytes > device->shared_per_block) return TOPKIT_ERROR_OPTION;
     if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || DIRECT_THREADS > device->threads_per_sm) return TOPKIT_ERROR_DEVICE;
     int resident = device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED);
     if (rows <= device->sm_count) resident = 1;
     if (resident > DIRECT_MAX_RESIDENT) resident = DIRECT_MAX_RESIDENT;
     p->threads = resident > 2 ? DIRECT_THREADS / 4 : resident > 1 || max_length <= DIRECT_FEW_SCORES ? DIRECT_THREADS / 2 : DIRECT_THREADS;
-    const int share = at_most(device->shared_per_block, device->shared_per_sm / resident - SYSTEM_SHARED); /* the list gets the rest */
-    p->capacity = at_most(least + (share - p->shared_bytes) / 16 * 8, (max_length + 7) / 8 * 8);
-    p->shared_bytes = direct_shared(max_length, k, order, p->capacity);
     p->blocks = at_most(rows, device->sm_count * resident);
     return TOPKIT_OK;
 }
