@@ -1,22 +1,22 @@
 /* 04_direct_select.cuh: exact Top-K for rows that fit in shared memory: each is read from memory once, and looked at there.
  *
- * Nothing is sampled and nothing guessed:
+ * Nothing is sampled:
  *
  *     [1] claim      the next row, while this one is looked at                                        scheduler
  *     [2] copy       the row, to stay                                                                 resident
- *     [3] bound      the k-th largest of the maxima of small groups: k scores reach it or a few more  resident
- *     [4] list       the positions of these                                                           resident
- *     [5] search     the boundary among what is listed, by radix steps                                resident
- *     [6] emit       what lies above it goes from the row to the sink; from here on the next row may  resident, sink
- *                    be copied over this one
- *     [7] settle     the boundary's members                                                           resident, sink, order
+ *     [3] bound      a histogram of the row: two numbers with the k-th best score between them        resident
+ *     [4] list       positions of what exceeds the upper one; the few scores between them             resident
+ *     [5] search     only where that fails: the boundary by radix steps over the row                  resident
+ *     [6] emit       what is listed goes to the sink; from here on the next row may be copied         resident, sink
+ *     [7] settle     the best of the few                                                              resident, sink, order
  *
  * Several blocks share a multiprocessor where rows are short enough, so that one copies while another searches. Where there is a block for
  * each row nothing is claimed at all.
  *
  *   k             1 .. 4096 (plan.c)
- *   length        what shared memory holds beside 5 KB, 3 to 4 bytes a selected score and, for sorted output, 8 bytes for each of k,
- *                 rounded up to a power of two: 16K scores with three blocks a multiprocessor, 25K with two, 54K with one (k = 2048)
+ *   length        what shared memory holds beside 5 KB, 2 bytes for each of k and, for sorted output, 8 more for each, rounded up to a
+ *                 power of two. Of k = 2048, unsorted: 12093 scores with four blocks a multiprocessor, 16957 with three, 26685 with two,
+ *                 55869 with one
  *   workspace     16 bytes + 4 a row, zeroed once
  *   reads         the row once
  */
@@ -77,7 +77,7 @@ static __device__ __forceinline__ void topkit_direct_order(topkit_group block, c
 
 /* The number of threads is known to the compiler, which halves the code: a launch of few rows runs most of it once, from memory. */
 template <int TIES, int THREADS>
-static __global__ void __launch_bounds__(THREADS, (TOPKIT_DIRECT_THREADS + THREADS - 1) / THREADS) topkit_direct_select_kernel(topkit_select_job job) {
+static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREADS) topkit_direct_select_kernel(topkit_select_job job) {
     TOPKIT_SHARED(memory);
     topkit_direct_storage *s = (topkit_direct_storage *)memory;
     topkit_candidate *items = (topkit_candidate *)(memory + TOPKIT_DIRECT_HEADER); /* (room for k to sort, where an order is asked for) */
@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(THREADS, (TOPKIT_DIRECT_THREADS + THREA
             topkit_resident_emit<TIES>(block, resident, region, sink, &s->resident); /* [6] */
             if (block.thread == 0) {
                 topkit_collector_state none = {};
-                topkit_job_count(job, row, 1, resident.list ? resident.listed + (int)s->resident.counts[TOPKIT__RESIDENT_MEMBERS] : row.length, 0, &none);
+                topkit_job_count(job, row, 1, topkit_resident_seen(resident, &s->resident), 0, &none);
             }
         }
         const int next = queued ? s->next : job.rows;

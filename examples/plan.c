@@ -130,9 +130,18 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
     p->shared_bytes = direct_shared(max_length, k, order, p->capacity);
     if (p->shared_bytes > device->shared_per_block) return TOPKIT_ERROR_OPTION;
     if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || DIRECT_THREADS > device->threads_per_sm) return TOPKIT_ERROR_DEVICE;
-    int resident = device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED);
-    if (rows <= device->sm_count) resident = 1;
-    if (resident > DIRECT_MAX_RESIDENT) resident = DIRECT_MAX_RESIDENT;
+    /* Of as many blocks a multiprocessor as fit, those whose rounds take least; how long one takes with 1 to 4 of them was measured. */
+    static const int cost[] = {0, 6, 8, 11, 14};
+    const int most = at_most(device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED), DIRECT_MAX_RESIDENT);
+    int resident = 1;
+    long long least = 0;
+    for (int n = 1; n <= most; n++) {
+        const long long blocks = (long long)n * device->sm_count, time = (rows + blocks - 1) / blocks * cost[n];
+        if (n == 1 || time < least) {
+            resident = n;
+            least = time;
+        }
+    }
     p->threads = resident > 2 ? DIRECT_THREADS / 4 : resident > 1 || max_length <= DIRECT_FEW_SCORES ? DIRECT_THREADS / 2 : DIRECT_THREADS;
     p->blocks = at_most(rows, device->sm_count * resident);
     return TOPKIT_OK;

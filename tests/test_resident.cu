@@ -33,7 +33,7 @@ static __global__ void resident_run(test_shape shape, unsigned *others, const fl
         topkit_resident_list(g, bracket, wanted, &r, s);
         if (g.thread == 0 && turn == 0) {
             *out.bracket = bracket;
-            *out.looked_at = r.list ? r.listed + (int)s->counts[TOPKIT__RESIDENT_MEMBERS] : length;
+            *out.looked_at = topkit_resident_seen(r, s);
         }
         const topkit_resident_region region = topkit_resident_search<TIES>(g, r, bracket, wanted, s);
         topkit_resident_emit<TIES>(g, r, region, sink, s);

@@ -1,25 +1,27 @@
-/* topkit/resident.cuh: the exact k best of a row that lies in shared memory, with nothing guessed.
+/* topkit/resident.cuh: the exact k best of a row that lies in shared memory, with nothing sampled.
  *
- * A row is copied once, as aligned vectors, and then looked at where it lies. The maxima of disjoint groups of its scores are scores of
- * the row: the k-th largest of them is reached by at least k scores, and by hardly more where a group is a few scores. A histogram of these
- * maxima gives a bound a little below it (topkit_resident_bound). Positions of the scores that reach the bound are listed, two bytes each
- * (topkit_resident_list), and radix steps over what is listed find the boundary (topkit_resident_search). Where the bound is useless,
- * because of infinities or more equals than the list holds, the steps go over the whole row instead: slower, never wrong. Emission reads
- * the row for the last time (topkit_resident_emit); the members of the boundary's bin are told apart behind it (topkit_resident_settle).
+ * A row is copied once, as aligned vectors, and then looked at where it lies. One histogram of its scores, in linear bins between bounds
+ * that the row itself gives, finds the bin that holds the k-th best (topkit_resident_bound). Two numbers are put around that bin: what
+ * exceeds the upper one is selected for sure, and its position is listed, two bytes each; what lies between them are the boundary's
+ * members, of which there are few (topkit_resident_list). Bins only guide: that fewer than k exceed the upper number and at least k the
+ * lower one is counted, and the members are compared exactly. Where it does not come out, because of infinities, outliers or many equals,
+ * radix steps over the keys of the whole row find the boundary instead (topkit_resident_search): slower, never wrong. Emission reads the
+ * row for the last time (topkit_resident_emit); the members are told apart behind it (topkit_resident_settle).
  *
  *   scope         group, which may be a part of a block; rows of up to 65000 scores
  *   storage       topkit_resident_storage, 4.6 KB shared, init once; topkit_resident_bytes(length) of shared memory for the row, aligned to
- *                 16 bytes, and 2 bytes for each position that the list shall hold: 1.5 k of them, or the row's length where that is less
+ *                 16 bytes, and 2 bytes for each of k positions behind it
  *   sync          copy: no barrier; a thread looks first at what it copied itself, and must have waited for that (topkit_copy_async_wait).
- *                 The five calls in their order, by all threads of the group: bound 3 barriers, list 1, search 3 for a radix step, emit 1,
- *                 settle none. After emit the row's memory may be written again. Clear, with 1 barrier, makes the storage ready for the
- *                 next row's bound. Each call ends with a barrier but for these two
+ *                 The five calls in their order, by all threads of the group: bound 4 barriers, list 1, search none (3 for a radix step),
+ *                 emit 1, settle none. After emit the row's memory may be written again. Clear, with 1 barrier, makes the storage ready
+ *                 for the next row's bound. Each call ends with a barrier but for settle and clear
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
  *                 The order of emission is open in both
- *   cost          3 passes over the row in shared memory, 2 over the list; a shared atomic a group and one a listed score
+ *   cost          3 passes over the row in shared memory; a shared atomic for each score of the row's upper part; k positions written and
+ *                 read
  *
- * Worked numbers: of 8 aligned scores 1 9 3 4 8 2 7 6 and k = 3, groups of two have the maxima 9 4 8 7; the third largest is 7, so the
- * bound lies in (6, 7] and 9 8 7 are listed: topkit_resident_group(2, 3) is 2. For k = 2 a group would be four scores.
+ * Worked numbers: of 8 aligned scores 1 9 3 4 8 2 7 6 and k = 3, groups of two have the maxima 9 4 8 7: at least 3 scores reach the least
+ * of them, 4. Bins from 4 to 9 have the 7 alone in the third best's: 9 and 8 are listed, 7 is the only member.
  */
 #ifndef TOPKIT_RESIDENT_CUH
 #define TOPKIT_RESIDENT_CUH
@@ -37,8 +39,8 @@ typedef struct topkit_resident {
 
 typedef topkit__region topkit_resident_region;
 
-/* At least k scores of the row have keys of low or more, none has more than high. Where it is `close`, fewer than k scores exceed `sure` and
- * k or more exceed `value`, hardly any lying between (under TOPKIT_NAN_HIGHEST "exceed" is "are not less than"). */
+/* At least k scores of the row have keys of low or more, none has more than high. Where it is `close`, fewer than k scores exceed `sure`
+ * and k or more exceed `value`, hardly any lying between (under TOPKIT_NAN_HIGHEST "exceed" is "are not less than"). */
 typedef struct topkit_resident_bracket {
     unsigned low, high;
     float value, sure;
@@ -253,13 +255,15 @@ TOPKIT_FN topkit_resident_bracket topkit_resident_bound(topkit_group g, topkit_r
     unsigned usual;
     topkit__resident_range(g, s, low, high, &bracket.low, &bracket.high, &usual);
     if (groups < k) bracket.low = 0;
-    if (bracket.high < TOPKIT_KEY_POS_INF && k < r.length / 8) usual = bracket.high; /* too few are wanted for more to lie above */
     if (bracket.low <= TOPKIT_KEY_NEG_INF || usual >= TOPKIT_KEY_POS_INF) return bracket;
     low = __uint_as_float(topkit_key_bits(bracket.low));
     high = __uint_as_float(topkit_key_bits(usual));
     /* The lower scores need not be counted, and how many these are may be guessed: where too few are left, all are counted. */
     const float part = r.length >= 12 * k ? 0.5f : r.length >= 6 * k ? 0.375f : r.length >= 4 * k ? 0.25f : 0.0f;
-    if (!topkit__resident_close_in(g, r, k, low + (high - low) * part, high, &bracket, s) && part > 0.0f)
+    const float guess = low + (high - low) * part;
+    if (bracket.high < TOPKIT_KEY_POS_INF && k < r.length / 8) /* too few are wanted for more to lie above the bins */
+        high = __uint_as_float(topkit_key_bits(bracket.high));
+    if (!topkit__resident_close_in(g, r, k, guess, high, &bracket, s) && part > 0.0f)
         topkit__resident_close_in(g, r, k, low, high, &bracket, s);
     if (bracket.close) bracket.low = topkit_key(__float_as_uint(bracket.value)) + (TOPKIT_NAN == TOPKIT_NAN_LOWEST);
     return bracket;
@@ -330,7 +334,8 @@ TOPKIT_FN bool topkit__resident_list_part(topkit_group g, topkit_resident_bracke
 
 /* Lists the positions of the scores that are selected for sure, and as the boundary's members those that may be. Where that does not work
  * r loses its list. */
-TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket bracket, int k, topkit_resident *r, topkit_resident_storage *s) {
+TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket bracket, int k, topkit_resident *r,
+                                    topkit_resident_storage *s) {
     const int vectors = topkit__resident_vectors(*r);
     for (int first = (int)(g.thread - topkit_lane(g)); bracket.close && first < vectors; first += 8 * (int)g.size) {
         if (!topkit__resident_list_part(g, bracket, *r, first, s)) break; /* the counts say so */
@@ -370,8 +375,14 @@ TOPKIT_FN topkit__resident_side topkit__resident_side_of(topkit__region region, 
     return side;
 }
 
+/* How many scores the bounds let through, between list and clear. */
+TOPKIT_FN int topkit_resident_seen(topkit_resident r, const topkit_resident_storage *s) {
+    return r.list ? r.listed + (int)s->counts[TOPKIT__RESIDENT_MEMBERS] : r.length;
+}
+
 /* A radix step's counts. Where the region is a single key they would queue up at one bin: a warp's are added up first. */
-TOPKIT_FN void topkit__resident_step(topkit_group g, topkit_resident r, topkit__region region, unsigned shift, topkit_resident_storage *s) {
+TOPKIT_FN void topkit__resident_step(topkit_group g, topkit_resident r, topkit__region region, unsigned shift,
+                                     topkit_resident_storage *s) {
 #pragma unroll 1
     for (int base = (int)(g.thread - topkit_lane(g)); base < r.length; base += (int)g.size) {
         const int i = base + (int)topkit_lane(g), index = i < r.length ? i : -1;

@@ -224,7 +224,8 @@ static __device__ void every_call_resident(const float *scores, int length, int 
     topkit_resident_emit<TIES>(g, r, region, sink, s);
     topkit_resident_settle(g, region, k, sink, s);
     topkit_resident_clear(g, s);
-    out[1] = topkit_resident_group(out[2], k) + (topkit_greater(scores[0], scores[1]) > topkit_lesser(scores[0], scores[1]));
+    out[1] = topkit_resident_group(out[2], k) + topkit_resident_seen(r, s);
+    out[3] = topkit_subtract(topkit_greater(scores[0], scores[1]), topkit_lesser(scores[2], scores[3])) > 0.0f;
 }
 
 __global__ void every_call_residents(const float *scores, int length, int k, int *out) {
