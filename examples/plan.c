@@ -22,10 +22,11 @@ enum {
     SPLIT_FIXED_SHARED = 8192,  /* refiner and state, at most */
     SPLIT_TILES_SHARED = 32768, /* a tile a warp */
     SPLIT_MAX_DEPTH = 4,
-    DIRECT_THREADS = 384,     /* two blocks a multiprocessor; where only one fits or is needed, of twice as many */
-    DIRECT_FIXED_SHARED = 16384, /* refiner, state and sample, at most */
-    DIRECT_MIN_CAPACITY = 3584,
-    TILE = 512,
+    DIRECT_THREADS = 1024,    /* of a block that has a multiprocessor to itself; two have half of that, more a quarter */
+    DIRECT_MAX_RESIDENT = 4,  /* what its registers allow */
+    DIRECT_MAX_LENGTH = 65000, /* positions are 16 bits */
+    DIRECT_FEW_SCORES = 16384, /* a row of so many keeps no more than half of those threads busy */
+    DIRECT_FIXED_SHARED = 4864, /* state */
     HEADER_TICKETS = (TOPKIT_WORKSPACE_HEADER - 16) / 4, /* behind the queue */
     ANY_K_FIXED_SHARED = 57344,
     ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
@@ -127,30 +128,34 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
     return TOPKIT_OK;
 }
 
-static int direct_shared(int tiles, int threads, int capacity) {
-    const int least = threads / 32; /* a stage a warp, for recoveries */
-    return DIRECT_FIXED_SHARED + capacity * 8 + (tiles > least ? tiles : least) * TILE * 4;
+/* A row as it lies in shared memory (topkit_resident_bytes), a list of `capacity` positions behind it, and what is to be sorted. */
+static int direct_shared(int max_length, int k, int order, int capacity) {
+    int room = 2;
+    while (room < k) room *= 2;
+    return DIRECT_FIXED_SHARED + (order == TOPKIT_ORDER_NONE ? 0 : room * 8) + (max_length + 6) / 4 * 16 + capacity * 2;
 }
 
-static int plan_direct(const topkit_device_facts *device, int rows, int max_length, int k, topkit_plan *p) {
-    const int candidates = (k + k / 2 + 512 + 511) / 512 * 512, tiles = (max_length + TILE - 1) / TILE + 1;
-    p->capacity = candidates > DIRECT_MIN_CAPACITY ? candidates : DIRECT_MIN_CAPACITY;
-    int room = 1;
-    while (room < k) room *= 2;
-    if (p->capacity < room) p->capacity = room; /* the sorter's */
-    if (tiles > device->shared_per_block / (TILE * 4)) return TOPKIT_ERROR_OPTION;
-    int resident = 2;
-    p->threads = DIRECT_THREADS;
-    p->shared_bytes = direct_shared(tiles, p->threads, p->capacity);
-    if (rows <= device->sm_count || 2 * (p->shared_bytes + SYSTEM_SHARED) > device->shared_per_sm) {
-        resident = 1;
-        p->threads = 2 * DIRECT_THREADS;
-        p->shared_bytes = direct_shared(tiles, p->threads, p->capacity);
-    }
+/* As many blocks a multiprocessor as their rows leave room for; the more there are, the fewer threads need wait for each other. */
+static int plan_direct(const topkit_device_facts *device, int rows, int max_length, int k, int order, topkit_plan *p) {
+    if (max_length > DIRECT_MAX_LENGTH) return TOPKIT_ERROR_OPTION;
+    p->capacity = (at_most(k, max_length) + 7) / 8 * 8;
+    p->shared_bytes = direct_shared(max_length, k, order, p->capacity);
     if (p->shared_bytes > device->shared_per_block) return TOPKIT_ERROR_OPTION;
-    if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || 2 * DIRECT_THREADS > device->threads_per_sm) return TOPKIT_ERROR_DEVICE;
+    if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || DIRECT_THREADS > device->threads_per_sm) return TOPKIT_ERROR_DEVICE;
+    /* Of as many blocks a multiprocessor as fit, those whose rounds take least; how long one takes with 1 to 4 of them was measured. */
+    static const int cost[] = {0, 6, 8, 11, 14};
+    const int most = at_most(device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED), DIRECT_MAX_RESIDENT);
+    int resident = 1;
+    long long least = 0;
+    for (int n = 1; n <= most; n++) {
+        const long long blocks = (long long)n * device->sm_count, time = (rows + blocks - 1) / blocks * cost[n];
+        if (n == 1 || time < least) {
+            resident = n;
+            least = time;
+        }
+    }
+    p->threads = resident > 2 ? DIRECT_THREADS / 4 : resident > 1 || max_length <= DIRECT_FEW_SCORES ? DIRECT_THREADS / 2 : DIRECT_THREADS;
     p->blocks = at_most(rows, device->sm_count * resident);
-    p->density = 8;
     return TOPKIT_OK;
 }
 
@@ -182,7 +187,7 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     switch (route) {
         case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, k, &p); break;
         case TOPKIT_ROUTE_SPLIT: status = plan_split(device, rows, max_length, k, &p); break;
-        case TOPKIT_ROUTE_DIRECT: status = plan_direct(device, rows, max_length, k, &p); break;
+        case TOPKIT_ROUTE_DIRECT: status = plan_direct(device, rows, max_length, k, order, &p); break;
         case TOPKIT_ROUTE_ANY_K: status = order == TOPKIT_ORDER_SCORE ? plan_row(device, rows, k, &p) : plan_any_k(device, rows, &p); break;
         default: status = plan_row(device, rows, k, &p); break;
     }

@@ -210,6 +210,33 @@ __global__ void every_call_collector(const float *scores, int length, int k, top
     topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_SCORE);
 }
 
+template <int TIES>
+static __device__ void every_call_resident(const float *scores, int length, int k, float *place, topkit_resident_storage *s, int *out) {
+    const topkit_group g = topkit_group_block();
+    const topkit_row row = {scores, length};
+    const topkit_sink_indices sink = {out + 16, 0};
+    topkit_resident r = topkit_resident_at(row, place, topkit_resident_bytes(length) + out[0]);
+    topkit_resident_copy_async(g, row, r);
+    topkit_resident_init(g, s);
+    topkit_copy_async_wait();
+    const topkit_resident_bracket bracket = topkit_resident_bound(g, r, k, s);
+    topkit_resident_list(g, bracket, k, &r, s);
+    const topkit_resident_region region = topkit_resident_search<TIES>(g, r, bracket, k, s);
+    topkit_resident_emit<TIES>(g, r, region, sink, s);
+    topkit_resident_settle(g, region, k, sink, s);
+    topkit_resident_clear(g, s);
+    out[1] = topkit_resident_group(out[2], k) + topkit_resident_seen(r, s);
+    out[3] = topkit_subtract(topkit_greater(scores[0], scores[1]), topkit_lesser(scores[2], scores[3])) > 0.0f;
+}
+
+__global__ void every_call_residents(const float *scores, int length, int k, int *out) {
+    __shared__ topkit_resident_storage storage;
+    __shared__ __align__(16) float place[4096];
+    every_call_resident<TOPKIT_ANY>(scores, length, k, place, &storage, out);
+    topkit_group_sync(topkit_group_block());
+    every_call_resident<TOPKIT_LOWEST_INDEX>(scores, length, k, place, &storage, out);
+}
+
 template <int TIES, typename SCORE>
 static __device__ void every_call_half(topkit_row_of<SCORE> row, SCORE *values, int k, topkit_collector c, topkit_refiner_storage *s,
                                        int *out) {
