@@ -14,7 +14,6 @@ enum {
     PIPELINED_THREADS = 928,
     PIPELINED_CAPACITY = 5632,
     PIPELINED_SHARED = 232448,
-    PIPELINED_MIN_LENGTH = 49152,
     SPLIT_THREADS = 512,
     SPLIT_MIN_PART = 4096,    /* scores that a block of a split row gets at the least */
     SPLIT_TEAM_PART = 65536,  /* and at the most, before a second cluster joins in: their meeting in memory costs about as much time */
@@ -32,7 +31,9 @@ enum {
     ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
-    SYSTEM_SHARED = 1024 /* of each resident block */
+    AUTO_DIRECT_FEW = 32768,  /* AUTO takes the direct route up to this length: with at most a row a multiprocessor, */
+    AUTO_DIRECT_MANY = 24576, /* and with more, of which two must lie on chip together */
+    SYSTEM_SHARED = 1024      /* of each resident block */
 };
 
 static int at_most(int a, int b) { return a < b ? a : b; }
@@ -159,31 +160,23 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
     return TOPKIT_OK;
 }
 
-int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan) {
+/* What was fastest on an H200 (docs/performance.md has the table); on devices that are not alike it is as good a guess as any. */
+static int auto_route(const topkit_device_facts *device, int rows, int max_length, int k) {
+    if (k > ROW_MAX_K) return TOPKIT_ROUTE_ANY_K;
+    if (max_length <= (rows <= device->sm_count ? AUTO_DIRECT_FEW : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
+    if (rows <= device->sm_count) return device->arch >= 90 ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
+    return rows > 2 * device->sm_count && can_pipeline(k, device) ? TOPKIT_ROUTE_PIPELINED : TOPKIT_ROUTE_ROW;
+}
+
+static int plan_route(const topkit_device_facts *device, int rows, int max_length, int k, int order, int route, topkit_plan *plan) {
     topkit_plan p = {0};
-    if (!device || !plan) return TOPKIT_ERROR_POINTER;
-    if (rows < 0 || rows > TOPKIT_MAX_ROWS || max_length < 0 || max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
-    if (k < 0 || k > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_K;
-    if (order < TOPKIT_ORDER_NONE || order > TOPKIT_ORDER_SCORE) return TOPKIT_ERROR_OPTION;
-    if (route < TOPKIT_ROUTE_AUTO || route > TOPKIT_ROUTE_ANY_K) return TOPKIT_ERROR_OPTION;
-    const bool any_k = route == TOPKIT_ROUTE_ANY_K || (route == TOPKIT_ROUTE_AUTO && k > ROW_MAX_K);
-    if (any_k ? order == TOPKIT_ORDER_SCORE && k > ANY_K_MAX_SORTED : k > ROW_MAX_K) return TOPKIT_ERROR_K;
-    if (rows == 0 || k == 0) {
-        *plan = p;
-        return TOPKIT_OK;
-    }
-    if (device->arch < 80 || device->sm_count < 1) return TOPKIT_ERROR_DEVICE;
-    if (any_k) route = TOPKIT_ROUTE_ANY_K;
-    if (route == TOPKIT_ROUTE_AUTO)
-        route = can_pipeline(k, device) && max_length >= PIPELINED_MIN_LENGTH && rows > 2 * device->sm_count ? TOPKIT_ROUTE_PIPELINED
-                                                                                                            : TOPKIT_ROUTE_ROW;
+    int status;
     p.route = route;
     p.density = 128;
     p.width = 4;
     p.cluster = p.teams = 1;
     p.early_start = device->arch >= 90;
     p.workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
-    int status;
     switch (route) {
         case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, k, &p); break;
         case TOPKIT_ROUTE_SPLIT: status = plan_split(device, rows, max_length, k, &p); break;
@@ -193,6 +186,27 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     }
     if (status == TOPKIT_OK) *plan = p;
     return status;
+}
+
+int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan) {
+    if (!device || !plan) return TOPKIT_ERROR_POINTER;
+    if (rows < 0 || rows > TOPKIT_MAX_ROWS || max_length < 0 || max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
+    if (k < 0 || k > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_K;
+    if (order < TOPKIT_ORDER_NONE || order > TOPKIT_ORDER_SCORE) return TOPKIT_ERROR_OPTION;
+    if (route < TOPKIT_ROUTE_AUTO || route > TOPKIT_ROUTE_ANY_K) return TOPKIT_ERROR_OPTION;
+    const bool any_k = route == TOPKIT_ROUTE_ANY_K || (route == TOPKIT_ROUTE_AUTO && k > ROW_MAX_K);
+    if (any_k ? order == TOPKIT_ORDER_SCORE && k > ANY_K_MAX_SORTED : k > ROW_MAX_K) return TOPKIT_ERROR_K;
+    if (rows == 0 || k == 0) {
+        const topkit_plan nothing = {0};
+        *plan = nothing;
+        return TOPKIT_OK;
+    }
+    if (device->arch < 80 || device->sm_count < 1) return TOPKIT_ERROR_DEVICE;
+    if (route != TOPKIT_ROUTE_AUTO) return plan_route(device, rows, max_length, k, order, route, plan);
+    const int best = auto_route(device, rows, max_length, k);
+    const int status = plan_route(device, rows, max_length, k, order, best, plan);
+    if (status == TOPKIT_OK || best == TOPKIT_ROUTE_ANY_K || best == TOPKIT_ROUTE_ROW) return status;
+    return plan_route(device, rows, max_length, k, order, TOPKIT_ROUTE_ROW, plan); /* which needs least of a device */
 }
 
 int topkit_plan_within(topkit_plan *plan, int rows, size_t bytes) {

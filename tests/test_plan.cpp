@@ -96,6 +96,23 @@ TEST_CASE("AUTO has a plan for every shape on every supported device") {
     }
 }
 
+TEST_CASE("AUTO takes what was fastest on an H200") {
+    static const struct {
+        int rows, length, k, route;
+    } cases[] = {{1, 1, 2048, TOPKIT_ROUTE_DIRECT},          {1, 32768, 2048, TOPKIT_ROUTE_DIRECT},
+                 {132, 32768, 2048, TOPKIT_ROUTE_DIRECT},    {132, 32769, 2048, TOPKIT_ROUTE_SPLIT},
+                 {1, 1 << 24, 2048, TOPKIT_ROUTE_SPLIT},     {133, 24576, 2048, TOPKIT_ROUTE_DIRECT},
+                 {133, 24577, 2048, TOPKIT_ROUTE_ROW},       {264, 1 << 20, 2048, TOPKIT_ROUTE_ROW},
+                 {265, 24577, 2048, TOPKIT_ROUTE_PIPELINED}, {8192, 1 << 20, 2048, TOPKIT_ROUTE_PIPELINED},
+                 {8192, 24576, 2048, TOPKIT_ROUTE_DIRECT},   {8192, 24576, 4097, TOPKIT_ROUTE_ANY_K}};
+    for (const auto &c : cases) {
+        topkit_plan plan;
+        INFO(c.rows << " rows of " << c.length << ", k " << c.k);
+        REQUIRE(topkit_make_plan(c.rows, c.length, c.k, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_AUTO, &DEVICES[3].facts, &plan) == TOPKIT_OK);
+        REQUIRE(plan.route == c.route);
+    }
+}
+
 TEST_CASE("AUTO is the plan of the route that it names") {
     for (const device &d : DEVICES) {
         for_each_shape([&](int rows, int length, int k, int order) {
