@@ -54,8 +54,9 @@ static __global__ void __launch_bounds__(TOPKIT_FUSED_THREADS, 1) topkit_fused_k
     if (block.thread == 0) {
         s->asked = 0;
         for (int i = 0; i < TOPKIT_FUSED_STAGES; i++) {
+            topkit_signal_init(&s->landed[i], 32);
             topkit_signal_init(&s->full[i], 1);
-            topkit_signal_init(&s->empty[i], TOPKIT_FUSED_CONSUMER_WARPS / TOPKIT_FUSED_TEAMS);
+            topkit_signal_init(&s->empty[i], TOPKIT_FUSED_CONSUMER_WARPS);
         }
         for (int i = 0; i < TOPKIT_FUSED_SLOTS; i++) {
             topkit_signal_init(&s->announced[i], 1);
@@ -75,6 +76,7 @@ static __global__ void __launch_bounds__(TOPKIT_FUSED_THREADS, 1) topkit_fused_k
     } else {
         topkit_fused_fewer_registers<TOPKIT_FUSED_SERVICE_REGISTERS>();
         if (warp == TOPKIT_FUSED_CONSUMER_WARPS) topkit_fused_produce<HEADS>(job, s, ring, queries);
+        else if (warp == TOPKIT_FUSED_CONSUMER_WARPS + 1) topkit_fused_relay(s);
         else topkit_fused_serve<TIES, HEADS>(job, s);
     }
 #else

@@ -73,15 +73,10 @@ TOPKIT_JOB_FN int topkit_fused_tiles(const topkit_fused_run &run) {
     return run.high > run.low ? (run.high - topkit_fused_origin(run) + TOPKIT_FUSED_TILE - 1) / TOPKIT_FUSED_TILE : 0;
 }
 
-/* Tile n of a scan, before its split's: n itself, or where the shuffle puts it. */
-TOPKIT_JOB_FN int topkit_fused_tile(const topkit_fused_run &run, int n) {
-    return run.step == 0 ? n : (int)((long long)n * run.step % run.tiles);
-}
-
-/* Tile n of a pass: its first position; its rows are `stride` positions apart. */
-TOPKIT_JOB_FN int topkit_fused_first(const topkit_fused_run &run, bool sample, int n) {
-    if (sample) return run.sample_first + n * TOPKIT_FUSED_TILE * run.sample_stride;
-    return topkit_fused_origin(run) + (run.tile + topkit_fused_tile(run, n)) * TOPKIT_FUSED_TILE;
+/* The first position of a pass's first tile; its rows are `stride` positions apart. A shuffle begins there as well: tile n is the
+ * (n * step mod tiles)-th from there on. */
+TOPKIT_JOB_FN int topkit_fused_first(const topkit_fused_run &run, bool sample) {
+    return sample ? run.sample_first : topkit_fused_origin(run) + run.tile * TOPKIT_FUSED_TILE;
 }
 TOPKIT_JOB_FN int topkit_fused_stride(const topkit_fused_run &run, bool sample) { return sample ? run.sample_stride : 1; }
 
@@ -160,11 +155,6 @@ TOPKIT_JOB_FN void topkit_fused_repeat_run(const topkit_fused_run *before, unsig
     for (int q = 0; q < run->count; q++) {
         if (!(failed >> q & 1)) run->length[q] = 0;
     }
-}
-
-/* The page of a position. Contiguous keys are pages in ascending order. */
-TOPKIT_JOB_FN int topkit_fused_page(const topkit_fused_job &job, int table, int position) {
-    return job.page_table ? job.page_table[table * job.table_stride + position / TOPKIT_FUSED_PAGE] : position / TOPKIT_FUSED_PAGE;
 }
 
 #endif

@@ -55,11 +55,22 @@ TOPKIT_PRODUCT_FN float topkit_fused_deal(unsigned lane, float v0, float v1, flo
     return (odd ? b : a) + __shfl_xor_sync(TOPKIT_FULL_MASK, odd ? a : b, 1);
 }
 
-/* The sums over heads, not yet scaled. weights: of these columns, in shared memory, 16-byte aligned. */
+/* A lane's weights of a product's columns. */
+typedef struct topkit_fused_weights {
+    float4 of[TOPKIT_FUSED_SUMS / 8]; /* of[j / 2] has those of steps j and j + 1 of 8 columns, two each */
+} topkit_fused_weights;
+TOPKIT_PRODUCT_FN topkit_fused_weights topkit_fused_weights_of(unsigned lane, const float *shared) {
+    topkit_fused_weights w;
+#pragma unroll
+    for (int i = 0; i < TOPKIT_FUSED_SUMS / 8; i++) w.of[i] = ((const float4 *)(shared + (lane & 3) * TOPKIT_FUSED_WEIGHT_ROW))[i];
+    return w;
+}
+
+/* The sums over heads, not yet scaled. */
 template <int HEADS>
-TOPKIT_PRODUCT_FN topkit_fused_scores_of<HEADS> topkit_fused_sum(unsigned lane, const float (&d)[TOPKIT_FUSED_SUMS], const float *weights) {
+TOPKIT_PRODUCT_FN topkit_fused_scores_of<HEADS> topkit_fused_sum(unsigned lane, const float (&d)[TOPKIT_FUSED_SUMS],
+                                                                 const topkit_fused_weights &w) {
     const int queries = TOPKIT_FUSED_HALF / HEADS, steps = HEADS / 8; /* 8 columns a step, two of them this lane's */
-    const float4 *w = (const float4 *)(weights + (lane & 3) * TOPKIT_FUSED_WEIGHT_ROW);
     float p[queries][2];
 #pragma unroll
     for (int q = 0; q < queries; q++) p[q][0] = p[q][1] = 0.0f;
@@ -68,7 +79,7 @@ TOPKIT_PRODUCT_FN topkit_fused_scores_of<HEADS> topkit_fused_sum(unsigned lane, 
 #pragma unroll
         for (int q = 0; q < queries; q++) {
             const int j = q * steps + pair * 2;
-            const float4 v = w[j / 2];
+            const float4 v = w.of[j / 2];
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 p[q][r] = fmaf(v.x, fmaxf(d[4 * j + 2 * r], 0.0f), p[q][r]);

@@ -9,7 +9,7 @@
 
 #if TOPKIT_HAS_WGMMA
 static __device__ __forceinline__ topkit_group topkit_fused_service(void) {
-    return topkit_group_warps(TOPKIT_FUSED_CONSUMER_WARPS + 1, TOPKIT_FUSED_SERVICE_WARPS, 1);
+    return topkit_group_warps(TOPKIT_FUSED_CONSUMER_WARPS + 2, TOPKIT_FUSED_SERVICE_WARPS, 1);
 }
 
 /* Thread 0's number, to the whole service. */

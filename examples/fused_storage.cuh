@@ -8,12 +8,12 @@
 
 #include "fused_job.cuh"
 
-#define TOPKIT_FUSED_TEAMS 2 /* warpgroups of consumers; tile n of the ring is team n mod 2's */
+#define TOPKIT_FUSED_TEAMS 2 /* warpgroups of consumers; each has one half of the columns, and every tile */
 #define TOPKIT_FUSED_CONSUMER_WARPS (4 * TOPKIT_FUSED_TEAMS)
-#define TOPKIT_FUSED_SERVICE_WARPS 3
-#define TOPKIT_FUSED_THREADS ((TOPKIT_FUSED_CONSUMER_WARPS + 1 + TOPKIT_FUSED_SERVICE_WARPS) * 32)
+#define TOPKIT_FUSED_SERVICE_WARPS 2
+#define TOPKIT_FUSED_THREADS ((TOPKIT_FUSED_CONSUMER_WARPS + 2 + TOPKIT_FUSED_SERVICE_WARPS) * 32)
 #define TOPKIT_FUSED_STAGES 8
-#define TOPKIT_FUSED_LAG 4 /* tiles under way before the producer waits for the oldest; see fused_produce.cuh */
+#define TOPKIT_FUSED_HITS 8 /* scores above the gate that a lane keeps back before its warp appends them */
 #define TOPKIT_FUSED_SLOTS 4 /* runs that are announced and not settled */
 /* At the kernel's entry each thread has 168 registers: 65536 / 384. */
 #define TOPKIT_FUSED_CONSUMER_REGISTERS 200
@@ -22,12 +22,11 @@
 #define TOPKIT_FUSED_STAGE_BYTES (TOPKIT_FUSED_TILE * TOPKIT_FUSED_ROW)
 #define TOPKIT_FUSED_QUERY_BYTES (TOPKIT_FUSED_COLUMNS * TOPKIT_FUSED_ROW)
 
-static_assert(TOPKIT_FUSED_STAGES % TOPKIT_FUSED_TEAMS == 0, "a stage is one team's for ever: its uses are told apart by parity");
-/* A team waits for its next tile before it gives the present one back, and the producer for a stage before it announces the latest LAG. */
-static_assert(TOPKIT_FUSED_LAG + TOPKIT_FUSED_TEAMS < TOPKIT_FUSED_STAGES, "else producer and consumers could wait for each other");
+static_assert(TOPKIT_FUSED_STAGES >= 2, "a team waits for its next tile before it gives the present one back");
 
 typedef struct topkit_fused_storage {
     __align__(16) float weights[2][2][TOPKIT_FUSED_WEIGHTS]; /* by run and half of the columns */
+    topkit_candidate hits[TOPKIT_FUSED_CONSUMER_WARPS][TOPKIT_FUSED_HITS][32]; /* of each lane */
     float scales[TOPKIT_FUSED_STAGES][TOPKIT_FUSED_TILE];
     topkit_refiner_storage refiner;
     topkit_fused_run runs[TOPKIT_FUSED_SLOTS];
@@ -39,7 +38,7 @@ typedef struct topkit_fused_storage {
     unsigned epoch[2][TOPKIT_FUSED_QUERIES];     /* compactions, as those see them who wait for one */
     unsigned asked;                              /* compactions asked for: bit b * 8 + q */
     unsigned event;                              /* of the service: what its thread 0 has seen */
-    topkit_signal full[TOPKIT_FUSED_STAGES], empty[TOPKIT_FUSED_STAGES];
+    topkit_signal landed[TOPKIT_FUSED_STAGES], full[TOPKIT_FUSED_STAGES], empty[TOPKIT_FUSED_STAGES];
     topkit_signal announced[TOPKIT_FUSED_SLOTS], settled[TOPKIT_FUSED_SLOTS];
     topkit_signal sampled[2], ready[2], scanned[2];
 } topkit_fused_storage;
