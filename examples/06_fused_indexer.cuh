@@ -44,7 +44,7 @@ static __global__ void __launch_bounds__(TOPKIT_FUSED_THREADS, 1) topkit_fused_k
     topkit_fused_storage *s = (topkit_fused_storage *)(queries + 2 * TOPKIT_FUSED_QUERY_BYTES);
     const topkit_group block = topkit_group_block();
     topkit_refiner_init(block, &s->refiner);
-    for (unsigned i = block.thread; i < TOPKIT_FUSED_STAGES * TOPKIT_FUSED_TILE; i += block.size) (&s->scales[0][0])[i] = 1.0f;
+    for (unsigned i = block.thread; i < TOPKIT_FUSED_STAGES * 2 * TOPKIT_FUSED_TILE; i += block.size) (&s->scales[0][0][0])[i] = 1.0f;
     for (unsigned i = block.thread; i < 2 * TOPKIT_FUSED_QUERIES; i += block.size) {
         (&s->gate[0][0])[i] = 0;
         (&s->epoch[0][0])[i] = 0;

@@ -14,7 +14,8 @@ enum {
 };
 static_assert(CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 <= 65536, "fused.h: 64 KB a query");
 static_assert(SPLIT_CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 + SPLIT_MAX_K * 8 <= 65536, "fused.h: 64 KB a query and split");
-static_assert(CAPACITY >= TOPKIT_FUSED_MAX_K + 32 && SPLIT_CAPACITY >= SPLIT_MAX_K + 32, "a compacted buffer has room for an append");
+enum { APPEND = 16 * TOPKIT_FUSED_HITS }; /* most candidates that a warp appends to a query's */
+static_assert(CAPACITY >= TOPKIT_FUSED_MAX_K + APPEND && SPLIT_CAPACITY >= SPLIT_MAX_K + APPEND, "a compacted buffer has room for an append");
 
 typedef struct fused_plan {
     int blocks, splits, capacity;

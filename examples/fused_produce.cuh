@@ -11,7 +11,7 @@
 
 #if TOPKIT_HAS_WGMMA
 typedef struct topkit_fused_feed {
-    unsigned sent;       /* tiles, over all passes */
+    unsigned sent;       /* stages, over all passes */
     int next, end;       /* queries of the present item that are still to be run */
     int split;
     unsigned idle;       /* runs in a row that have nothing to do */
@@ -88,19 +88,21 @@ static __device__ __forceinline__ void topkit_fused_stream(const topkit_fused_jo
     if (tiles == 0) return;
     int first = origin, tile = 0;
     topkit_fused_pages pages = topkit_fused_look_up(from, first);
-    for (int n = 0; n < tiles; n++) {
+    for (int n = 0; n < tiles;) {
         const unsigned stage = feed->sent % TOPKIT_FUSED_STAGES, use = feed->sent / TOPKIT_FUSED_STAGES;
-        unsigned char *const keys = ring + stage * TOPKIT_FUSED_STAGE_BYTES;
-        const bool whole = from.stride == 1 && first % TOPKIT_FUSED_PAGE == 0 && first >= from.low && first + TOPKIT_FUSED_TILE <= from.high;
-        tile = tile + step < tiles ? tile + step : tile + step - tiles; /* the first tile's, behind the last one */
-        const int next = origin + tile * TOPKIT_FUSED_TILE * from.stride;
-        const topkit_fused_pages ahead = topkit_fused_look_up(from, next);
         if (use > 0) topkit_signal_wait(&s->empty[stage], use - 1);
-        if (whole) topkit_fused_copy_page(job, pages.page[0], keys, s->scales[stage]);
-        else topkit_fused_copy_rows(job, from, first, pages, keys, s->scales[stage]);
+        for (int half = 0; half < 2 && n < tiles; half++, n++) {
+            unsigned char *const keys = ring + stage * TOPKIT_FUSED_STAGE_BYTES + half * TOPKIT_FUSED_TILE_BYTES;
+            const bool whole = from.stride == 1 && first % TOPKIT_FUSED_PAGE == 0 && first >= from.low && first + TOPKIT_FUSED_TILE <= from.high;
+            tile = tile + step < tiles ? tile + step : tile + step - tiles; /* the first tile's, behind the last one */
+            const int next = origin + tile * TOPKIT_FUSED_TILE * from.stride;
+            const topkit_fused_pages ahead = topkit_fused_look_up(from, next);
+            if (whole) topkit_fused_copy_page(job, pages.page[0], keys, s->scales[stage][half]);
+            else topkit_fused_copy_rows(job, from, first, pages, keys, s->scales[stage][half]);
+            first = next;
+            pages = ahead;
+        }
         topkit_copy_async_arrive(&s->landed[stage].bits);
-        first = next;
-        pages = ahead;
         feed->sent++;
     }
 }
@@ -183,7 +185,7 @@ static __device__ __forceinline__ void topkit_fused_produce(const topkit_fused_j
     if (lane == 0) topkit_queue_leave(job.out.queue, (int)gridDim.x);
 }
 
-/* The relay warp: passes each tile on to the consumers once it has landed. */
+/* The relay warp: passes each stage on to the consumers once it has landed. */
 static __device__ __forceinline__ void topkit_fused_relay(topkit_fused_storage *s) {
     if ((threadIdx.x & 31) != 0) return;
     unsigned number = 0;
@@ -192,7 +194,7 @@ static __device__ __forceinline__ void topkit_fused_relay(topkit_fused_storage *
         const topkit_fused_run *run = &s->runs[pass.run % TOPKIT_FUSED_SLOTS];
         if (pass.sample) topkit_signal_wait(&s->announced[pass.run % TOPKIT_FUSED_SLOTS], pass.run / TOPKIT_FUSED_SLOTS);
         if (run->first == TOPKIT_FUSED_END) return;
-        for (int left = pass.sample ? run->samples : run->tiles; left > 0; left--, number++) {
+        for (int left = topkit_fused_stages(pass.sample ? run->samples : run->tiles); left > 0; left--, number++) {
             const unsigned stage = number % TOPKIT_FUSED_STAGES;
             topkit_signal_wait(&s->landed[stage], number / TOPKIT_FUSED_STAGES);
             topkit_fused_publish();

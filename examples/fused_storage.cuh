@@ -12,22 +12,23 @@
 #define TOPKIT_FUSED_CONSUMER_WARPS (4 * TOPKIT_FUSED_TEAMS)
 #define TOPKIT_FUSED_SERVICE_WARPS 2
 #define TOPKIT_FUSED_THREADS ((TOPKIT_FUSED_CONSUMER_WARPS + 2 + TOPKIT_FUSED_SERVICE_WARPS) * 32)
-#define TOPKIT_FUSED_STAGES 8
-#define TOPKIT_FUSED_HITS 8 /* scores above the gate that a lane keeps back before its warp appends them */
+#define TOPKIT_FUSED_STAGES 4 /* of two tiles each; the second one of a pass's last stage may be missing */
+#define TOPKIT_FUSED_HITS 16  /* scores above the gate that a lane keeps back before its warp appends them */
 #define TOPKIT_FUSED_SLOTS 4 /* runs that are announced and not settled */
 /* At the kernel's entry each thread has 168 registers: 65536 / 384. */
 #define TOPKIT_FUSED_CONSUMER_REGISTERS 200
 #define TOPKIT_FUSED_SERVICE_REGISTERS 104
 
-#define TOPKIT_FUSED_STAGE_BYTES (TOPKIT_FUSED_TILE * TOPKIT_FUSED_ROW)
+#define TOPKIT_FUSED_TILE_BYTES (TOPKIT_FUSED_TILE * TOPKIT_FUSED_ROW)
+#define TOPKIT_FUSED_STAGE_BYTES (2 * TOPKIT_FUSED_TILE_BYTES)
 #define TOPKIT_FUSED_QUERY_BYTES (TOPKIT_FUSED_COLUMNS * TOPKIT_FUSED_ROW)
 
-static_assert(TOPKIT_FUSED_STAGES >= 2, "a team waits for its next tile before it gives the present one back");
+static_assert(TOPKIT_FUSED_STAGES >= 2, "a team waits for its next stage before it gives the present one back");
 
 typedef struct topkit_fused_storage {
     __align__(16) float weights[2][2][TOPKIT_FUSED_WEIGHTS]; /* by run and half of the columns */
-    topkit_candidate hits[TOPKIT_FUSED_CONSUMER_WARPS][TOPKIT_FUSED_HITS][32]; /* of each lane */
-    float scales[TOPKIT_FUSED_STAGES][TOPKIT_FUSED_TILE];
+    topkit_candidate hits[TOPKIT_FUSED_CONSUMER_WARPS * TOPKIT_FUSED_HITS * 32]; /* by warp, number and lane */
+    float scales[TOPKIT_FUSED_STAGES][2][TOPKIT_FUSED_TILE];
     topkit_refiner_storage refiner;
     topkit_fused_run runs[TOPKIT_FUSED_SLOTS];
     unsigned failed[TOPKIT_FUSED_SLOTS]; /* the verdict: queries of the run whose gate was too high */
@@ -45,6 +46,9 @@ typedef struct topkit_fused_storage {
 
 /* Dynamic shared memory: the ring, the queries of two runs, the rest. */
 #define TOPKIT_FUSED_SHARED (TOPKIT_FUSED_STAGES * TOPKIT_FUSED_STAGE_BYTES + 2 * TOPKIT_FUSED_QUERY_BYTES + sizeof(topkit_fused_storage))
+
+/* Stages that a pass of so many tiles goes through. */
+TOPKIT_JOB_FN int topkit_fused_stages(int tiles) { return (tiles + 1) / 2; }
 
 /* Step 0, 1, 2, .. of every role: sample of run 0, then by turns the sample of run m + 1 and the scan of run m. */
 typedef struct topkit_fused_pass {
