@@ -29,10 +29,8 @@ static __device__ __forceinline__ void topkit_fused_append(topkit_fused_storage 
     const unsigned mates = topkit_fused_mates<HEADS>(topkit_lane(warp));
     const bool leader = (int)topkit_lane(warp) == __ffs((int)mates) - 1;
     const int q = mine->q;
-    unsigned pending = (1u << (mine->end - mine->hits) / 32) - 1; /* a bit for each hit, and all of them in registers */
-    topkit_candidate hit[TOPKIT_FUSED_HITS];
-#pragma unroll
-    for (int i = 0; i < TOPKIT_FUSED_HITS; i++) hit[i] = s->hits[mine->hits + (unsigned)i * 32];
+    const topkit_candidate *hits = s->hits + mine->hits;
+    unsigned pending = (1u << (mine->end - mine->hits) / 32) - 1; /* a bit for each hit */
     mine->end = mine->hits;
     do {
         const unsigned seen = topkit_peek(&s->epoch[b][q]); /* before the gate and the attempt: no compaction can be missed */
@@ -41,7 +39,8 @@ static __device__ __forceinline__ void topkit_fused_append(topkit_fused_storage 
         mine->gate_value = gate.value;
 #pragma unroll
         for (int i = 0; i < TOPKIT_FUSED_HITS; i++) {
-            if (!topkit_gate_admits(gate, hit[i].bits, hit[i].index)) pending &= ~(1u << i);
+            const topkit_candidate hit = hits[i * 32];
+            if (!topkit_gate_admits(gate, hit.bits, hit.index)) pending &= ~(1u << i);
         }
         topkit_candidate *slot;
         const int room = topkit_collect_lanes(warp, c, mates, (unsigned)__popc(pending), &slot);
@@ -49,7 +48,8 @@ static __device__ __forceinline__ void topkit_fused_append(topkit_fused_storage 
             topkit_fence_block(); /* behind whoever has made the room */
 #pragma unroll
             for (int i = 0; i < TOPKIT_FUSED_HITS; i++) {
-                if (pending >> i & 1) *slot++ = hit[i];
+                const topkit_candidate hit = hits[i * 32];
+                if (pending >> i & 1) *slot++ = hit;
             }
             pending = 0;
         }
