@@ -151,7 +151,7 @@ BENCH_FN int bench_is_sampled(uint32_t row, uint32_t column, uint32_t columns, u
         stride = (columns / vectors / width + 1) * width;
     x = (x ^ x >> 16) * 0x7FEB352Du;
     x = (x ^ x >> 15) * 0x846CA68Bu;
-    uint32_t phase = width * ((x ^ x >> 16) % (stride / width));
+    uint32_t phase = width * (uint32_t)((uint64_t)(x ^ x >> 16) * (stride / width) >> 32);
     if (column < phase)
         return 0;
     uint32_t inside = (column - phase) % stride;

@@ -21,7 +21,7 @@
  *   k             1 .. 4096 (plan.c)
  *   shared        8 KB, 8 bytes a candidate, and 32 KB for each of the 1 to 4 tiles a warp that are fetched before the gate is known: one
  *                 block a multiprocessor
- *   workspace     several teams: 8 k + 4 bytes a row and team, and a ticket a row that is zero between launches; else none of its own
+ *   workspace     several teams: 16 k + 4 bytes a row and team, and a ticket a row that is zero between launches; else none of its own
  *   reads         the row once, and the sample once a block (from L2)
  */
 #ifndef TOPKIT_03_SPLIT_SELECT_CUH
@@ -55,9 +55,9 @@ enum { TOPKIT_SPLIT_LEAVE = 0, TOPKIT_SPLIT_DELIVER = 1, TOPKIT_SPLIT_REPEAT = 2
 /* Part `part` of `parts` of a row, in whole tiles of the row: a row of its own. */
 static __device__ __forceinline__ topkit_split_part topkit_split_part_of(topkit_row row, int part, int parts) {
     const topkit_tiles tiles = topkit_row_tiles(row);
-    const long long body = (tiles.vectors + TOPKIT_TILE_VECTORS - 1) / TOPKIT_TILE_VECTORS;
-    const int first = tiles.head + (int)(body * part / parts) * TOPKIT_TILE;
-    const int end = tiles.head + (int)(body * (part + 1) / parts) * TOPKIT_TILE;
+    const unsigned body = (unsigned)(tiles.vectors + TOPKIT_TILE_VECTORS - 1) / TOPKIT_TILE_VECTORS; /* times 512 parts: below 2^32 */
+    const int first = tiles.head + (int)(body * (unsigned)part / (unsigned)parts) * TOPKIT_TILE;
+    const int end = tiles.head + (int)(body * (unsigned)(part + 1) / (unsigned)parts) * TOPKIT_TILE;
     topkit_split_part own;
     own.begin = part == 0 ? 0 : first < row.length ? first : row.length;
     own.row.scores = row.scores + own.begin;
@@ -86,10 +86,11 @@ static __device__ __forceinline__ int topkit_split_collect(topkit_group block, c
 template <int TIES>
 static __device__ __forceinline__ int topkit_split_publish(topkit_group block, const topkit_select_job &job, int r, int team,
                                                            topkit_collector c, int held, topkit_split_storage *s) {
-    topkit_candidate *pool = job.pool + (long long)r * job.teams * job.k;
+    topkit_candidate *pool = job.pool + (long long)r * job.teams * job.slot;
     int *published = job.published + (long long)r * job.teams;
-    if (held > job.k) held = topkit_collector_trim<TIES>(block, c, held, job.k, &s->refiner);
-    for (int i = (int)block.thread; i < held; i += (int)block.size) pool[(long long)team * job.k + i] = c.items[i];
+    const int lane = (int)topkit_lane(block);
+    if (held > job.slot) held = topkit_collector_trim<TIES>(block, c, held, job.k, &s->refiner);
+    for (int i = (int)block.thread; i < held; i += (int)block.size) pool[(long long)team * job.slot + i] = c.items[i];
     if (block.thread == 0) published[team] = held;
     topkit_group_sync(block);
     if (block.thread == 0) {
@@ -100,13 +101,24 @@ static __device__ __forceinline__ int topkit_split_publish(topkit_group block, c
     }
     topkit_group_sync(block);
     if (!s->last) return -1;
-    held = 0;
-    const int counts = (int)topkit_lane(block) < job.teams ? published[topkit_lane(block)] : 0; /* of all teams at once: at most 32 */
-    for (int t = 0; t < job.teams; t++) {
-        const int count = __shfl_sync(TOPKIT_FULL_MASK, counts, t);
-        if (held + count > c.capacity) held = topkit_collector_trim<TIES>(block, c, held, job.k, &s->refiner);
-        for (int i = (int)block.thread; i < count; i += (int)block.size) c.items[held + i] = pool[(long long)t * job.k + i];
-        held += count;
+    const int count = lane < job.teams ? published[lane] : 0; /* of all teams at once: at most 32 */
+    unsigned all;
+    const int before = (int)topkit_warp_exclusive_sum(block, (unsigned)count, &all);
+    if ((int)all <= c.capacity) { /* a warp a team, so that nothing waits for the one before it */
+        for (int t = (int)topkit_warp_rank(block); t < job.teams; t += (int)topkit_warps(block)) {
+            const int n = __shfl_sync(TOPKIT_FULL_MASK, count, t), at = __shfl_sync(TOPKIT_FULL_MASK, before, t);
+#pragma unroll 4
+            for (int i = lane; i < n; i += TOPKIT_WARP) c.items[at + i] = pool[(long long)t * job.slot + i];
+        }
+        held = (int)all;
+    } else {
+        held = 0;
+        for (int t = 0; t < job.teams; t++) {
+            const int n = __shfl_sync(TOPKIT_FULL_MASK, count, t);
+            if (held + n > c.capacity) held = topkit_collector_trim<TIES>(block, c, held, job.k, &s->refiner);
+            for (int i = (int)block.thread; i < n; i += (int)block.size) c.items[held + i] = pool[(long long)t * job.slot + i];
+            held += n;
+        }
     }
     topkit_group_sync(block);
     return held;
@@ -140,12 +152,7 @@ static __global__ void __launch_bounds__(TOPKIT_SPLIT_THREADS, 1) topkit_split_s
         count = topkit_sample_count(sampling);
     }
     const topkit_split_part own = topkit_split_part_of(row, part, parts);
-    const topkit_tiles tiles = topkit_row_tiles(own.row);
-    for (int d = 0; d < job.depth; d++) {
-        const int n = (int)(topkit_warp_rank(block) + (unsigned)d * topkit_warps(block));
-        if (n < tiles.count) topkit_tile_copy_async(tiles, n, topkit_lane(block), c.stage + d * TOPKIT_TILE);
-    }
-    topkit_copy_async_commit();
+    topkit_scan_begin(block, own.row, job.depth, c.stage);
     topkit_refiner_init(block, &s->refiner);
     if (block.thread == 0) {
         s->row = row;
@@ -153,7 +160,7 @@ static __global__ void __launch_bounds__(TOPKIT_SPLIT_THREADS, 1) topkit_split_s
         topkit_collector_clear(c);
         s->collected.dropped = s->collected.compactions = 0;
     }
-    topkit_copy_async_wait_left<1>(); /* the sample */
+    topkit_copy_async_wait_left<TOPKIT_AHEAD>(); /* the sample */
     topkit_group_sync(block);
 
     topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
@@ -161,8 +168,6 @@ static __global__ void __launch_bounds__(TOPKIT_SPLIT_THREADS, 1) topkit_split_s
         const int sought = topkit_job_rank(job, s->row.length, count);
         gate = topkit_gate_at(topkit_propose_from_sample(block, sample, count, sought, 0, &s->refiner.digit).key, TOPKIT_INDEX_LIMIT);
     }
-    topkit_copy_async_wait();
-    __syncwarp(); /* the warp's own tiles */
     int total, held = topkit_split_collect<TIES>(block, job, gate, false, c, s);
     if (block.thread == 0) topkit_job_count(job, s->row, 0, held, 0, &s->collected);
     held = topkit_cluster_merge<TIES>(block, c, held, job.k, &s->cluster, &s->refiner, &total); /* [a] */

@@ -59,9 +59,10 @@ static topkit_select_job make_job(const topkit_select_params *p, const topkit_pl
     job.tickets = (unsigned *)(job.queue + 1);
     job.row_order = (int *)((char *)p->workspace + TOPKIT_WORKSPACE_HEADER);
     job.teams = plan->teams;
+    job.slot = plan->slot;
     job.depth = plan->depth;
     job.pool = (topkit_candidate *)((char *)p->workspace + TOPKIT_WORKSPACE_HEADER);
-    job.published = (int *)(job.pool + (size_t)p->rows * (size_t)plan->teams * (size_t)p->k);
+    job.published = (int *)(job.pool + (size_t)p->rows * (size_t)plan->teams * (size_t)plan->slot);
     return job;
 }
 

@@ -86,6 +86,13 @@ static int plan_any_k(const topkit_device_facts *device, int rows, topkit_plan *
     return plan_blocks(device, rows, ANY_K_FIXED_SHARED, ANY_K_CAPACITY, ANY_K_LEAST_CAPACITY, p);
 }
 
+/* Blocks that run at a time in clusters of a size, one a multiprocessor. A cluster lies in one graphics processing cluster, of 16 or 18
+ * multiprocessors and some of fewer: the H200, of 132, takes 7 clusters of 16, 15 of 8, 30 of 4 and 66 of 2 (asked of the runtime). */
+static int split_fits(const topkit_device_facts *device, int cluster) {
+    const long long sms = device->sm_count;
+    return (int)(cluster > 8 ? sms * 6 / 7 : cluster > 2 ? sms * 10 / 11 : sms);
+}
+
 /* As many blocks a row as fill the machine, one a multiprocessor, each with enough to do: first those of a cluster, then more clusters. */
 static int plan_split(const topkit_device_facts *device, int rows, int max_length, int k, topkit_plan *p) {
     const int room = device->shared_per_block - SPLIT_FIXED_SHARED;
@@ -99,19 +106,24 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
     p->depth = at_most((room - p->capacity * 8) / SPLIT_TILES_SHARED, SPLIT_MAX_DEPTH);
     p->shared_bytes = SPLIT_FIXED_SHARED + p->capacity * 8 + p->depth * SPLIT_TILES_SHARED;
     if (device->arch >= 90) {
-        p->cluster = rows * 16LL <= device->sm_count / 2 ? 16 : 8; /* a cluster of 16 needs most of a graphics processing cluster */
-        while (p->cluster > 1 && (rows * (long long)p->cluster > device->sm_count || max_length / p->cluster < SPLIT_MIN_PART))
+        p->cluster = 16;
+        while (p->cluster > 1 && (rows * (long long)p->cluster > split_fits(device, p->cluster) || max_length / p->cluster < SPLIT_MIN_PART))
             p->cluster /= 2;
     }
+    /* Very long parts: more teams, of smaller clusters where those of this size would leave much of the machine idle. */
     const int team_part = p->cluster > 1 ? SPLIT_TEAM_PART : 2 * SPLIT_MIN_PART;
-    while (rows <= HEADER_TICKETS && p->teams < SPLIT_MAX_TEAMS && 2LL * rows * p->cluster * p->teams <= device->sm_count &&
-           max_length / (2 * p->cluster * p->teams) >= team_part)
-        p->teams *= 2;
+    if (rows <= HEADER_TICKETS && max_length / p->cluster > team_part) {
+        while (p->cluster > 2 && 2LL * rows * p->cluster > split_fits(device, p->cluster)) p->cluster /= 2;
+        p->teams = at_most(split_fits(device, p->cluster) / (rows * p->cluster), max_length / p->cluster / (team_part / 4));
+        p->teams = p->teams < 1 ? 1 : at_most(p->teams, SPLIT_MAX_TEAMS);
+    }
+    /* With the usual candidates nobody has to cut back before publishing; and beside k a team's must fit the buffer. */
+    p->slot = p->cluster > 1 ? at_most(2 * k, p->capacity - k) : k;
     const long long blocks = (long long)rows * p->cluster * p->teams;
     if (blocks > TOPKIT_MAX_ROWS) return TOPKIT_ERROR_SHAPE;
     p->blocks = (int)blocks;
     p->width = 8; /* one sector: every block reads the sample */
-    if (p->teams > 1) p->workspace_bytes += (size_t)rows * (size_t)p->teams * ((size_t)k * 8 + 4);
+    if (p->teams > 1) p->workspace_bytes += (size_t)rows * (size_t)p->teams * ((size_t)p->slot * 8 + 4);
     return TOPKIT_OK;
 }
 

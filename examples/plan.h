@@ -36,7 +36,7 @@ typedef struct topkit_plan {
     int shared_bytes;       /* dynamic shared memory of a block */
     int density, width;     /* sampler: scores for one sample, samples in one vector */
     int cluster, teams;     /* split rows: blocks of a cluster, clusters that share a row; 1 otherwise */
-    int depth;              /* split rows: tiles that a warp fetches ahead */
+    int slot, depth;        /* split rows: candidates that a cluster may publish; tiles that a warp fetches ahead */
     int early_start;        /* 1: the device can start a launch before the kernel ahead of it has ended (select.h) */
     size_t workspace_bytes; /* of the launch */
 } topkit_plan;

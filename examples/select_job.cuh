@@ -27,10 +27,11 @@ typedef struct topkit_select_job {
     topkit_select_stats *stats; /* or null */
     topkit_queue *queue;        /* zero before the first launch, and after every one */
     int *row_order;             /* (rows) */
-    int teams, depth;           /* of a row that is split (03): clusters that share it; tiles a warp fetches before it knows the gate */
+    int teams, slot, depth;     /* of a row that is split (03): clusters that share it; candidates that each may publish, k to capacity - k;
+                                 * tiles that travel to a warp at a time */
     unsigned *tickets;          /* (rows) with several teams; zero before the first launch, and after every one */
     int *published;             /* (rows x teams) candidates in the pool */
-    topkit_candidate *pool;     /* (rows x teams x k) */
+    topkit_candidate *pool;     /* (rows x teams x slot) */
 } topkit_select_job;
 
 template <typename SCORE = float>
@@ -46,9 +47,9 @@ TOPKIT_JOB_FN bool topkit_job_samples(const topkit_select_job &job, topkit_row_o
 
 /* One score in `density`, or as many as `room` samples allow. */
 TOPKIT_JOB_FN topkit_sampling topkit_job_sampling(const topkit_select_job &job, topkit_row row, int r, int room) {
-    const int vectors = room / job.width;
-    int stride = job.density * job.width;
-    if (row.length / stride >= vectors) stride = (row.length / vectors / job.width + 1) * job.width;
+    const int shift = 31 - __clz(job.width), vectors = room >> shift;
+    int stride = job.density << shift;
+    if (row.length >= (long long)vectors * stride) stride = (int)(((unsigned)row.length / (unsigned)vectors >> shift) + 1) << shift;
     return topkit_sample_plan(row, stride, job.width, (unsigned)r);
 }
 
@@ -69,14 +70,14 @@ TOPKIT_JOB_FN int topkit_job_sampled(topkit_group g, topkit_row_of<SCORE>, topki
 /* The rank to ask a sample of `count` for: 2k scores of the row, or half-way from k to the capacity where that is less. */
 TOPKIT_JOB_FN int topkit_job_rank(const topkit_select_job &job, int length, int count) {
     const int middle = (job.k + job.capacity) / 2, target = 2 * job.k < middle ? 2 * job.k : middle;
-    const int rank = (int)((long long)target * count / length) + 1;
+    const int rank = (int)((unsigned)target * (unsigned)count / (unsigned)length) + 1; /* at most 2^15 times 2^14 */
     return rank < TOPKIT_JOB_MIN_RANK ? TOPKIT_JOB_MIN_RANK : rank;
 }
 
 template <typename SCORE = float>
 TOPKIT_JOB_FN topkit_sink_pairs_of<SCORE> topkit_job_sink(const topkit_select_job &job, int r) {
     SCORE *values = job.values ? (SCORE *)job.values + r * job.value_stride : nullptr;
-    topkit_sink_pairs_of<SCORE> sink = {job.indices + r * job.index_stride, values, 0};
+    topkit_sink_pairs_of<SCORE> sink = {topkit_once(job.indices + r * job.index_stride), topkit_once(values), 0};
     return sink;
 }
 

@@ -118,7 +118,7 @@ static __global__ void refiner_run(test_shape shape, unsigned *others, const top
     topkit_group_sync(g);
     for (int b = (int)g.thread; b < TOPKIT_DIGIT_BINS; b += (int)g.size)
         if (s->digit.histogram[b]) atomicAdd(out.dirty, 1u);
-    if (g.thread == 0 && (s->listed || s->emitted || s->taken)) atomicAdd(out.dirty, 1u);
+    if (g.thread == 0 && (s->counts[0] || s->counts[1] || s->taken)) atomicAdd(out.dirty, 1u);
 }
 
 /* Score i has the index spread(i), which ascends with i, so that the oracle's ties agree, and goes far up; gathered is the way back. */

@@ -104,7 +104,8 @@ template <int TIES> static unsigned long long check_split(const std::vector<std:
     device_buffer<int> in_lengths(lengths), indices((size_t)(count * k)), published((size_t)(count * d.teams));
     device_buffer<float> values((size_t)(count * k));
     device_buffer<unsigned> tickets((size_t)count, 0);
-    device_buffer<topkit_candidate> pool((size_t)(count * d.teams * k));
+    const int slot = d.cluster > 1 ? std::min(2 * k, d.capacity - k) : k;
+    device_buffer<topkit_candidate> pool((size_t)(count * d.teams * slot));
     device_buffer<topkit_select_stats> stats(1, 0);
     topkit_select_job job = {};
     job.scores = in.data;
@@ -121,6 +122,7 @@ template <int TIES> static unsigned long long check_split(const std::vector<std:
     job.values = values.data;
     job.stats = stats.data;
     job.teams = d.teams;
+    job.slot = slot;
     job.depth = d.depth;
     job.tickets = tickets.data;
     job.published = published.data;

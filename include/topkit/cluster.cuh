@@ -6,7 +6,7 @@
  * and the blocks merge in pairs, cutting back again each time: the k best of all are never lost.
  *
  *   scope         cluster: all threads of all its blocks; a block acts as a whole. Before compute capability 9.0 a cluster is one block
- *   storage       topkit_cluster_storage (4 bytes shared), and the collector's buffer, both at the same place in every block
+ *   storage       topkit_cluster_storage (12 bytes shared), and the collector's buffer, both at the same place in every block
  *   sync          called after a scan; at the end block 0's buffer is synced, and nobody else's is needed any more. 2 cluster barriers;
  *                 where the candidates do not fit, 1 and 3 for each doubling, and those of the compactions
  *   determinism   as the collector's: the set is right under both tie policies, given indices of the whole row; its order is open
@@ -23,7 +23,8 @@
 #define TOPKIT_CLUSTER_MAX 16 /* blocks; more than 8 need cudaFuncAttributeNonPortableClusterSizeAllowed */
 
 typedef struct topkit_cluster_storage {
-    unsigned held; /* candidates of this block, for the others to read */
+    unsigned held;        /* candidates of this block, for the others to read */
+    unsigned all, before; /* candidates of all blocks, and of those before this one */
 } topkit_cluster_storage;
 
 /* Sends items[0 .. count) to block `to`, where they lie from slot `first` on. */
@@ -41,9 +42,16 @@ TOPKIT_FN int topkit_cluster_merge(topkit_group block, topkit_collector c, int h
     TOPKIT_ASSERT(block.size == blockDim.x && blocks <= TOPKIT_CLUSTER_MAX && k >= 1 && c.capacity >= 2 * k);
     if (block.thread == 0) s->held = (unsigned)held;
     topkit_cluster_sync();
-    const unsigned others = lane < blocks ? topkit_cluster_read(&s->held, lane) : 0u; /* every warp for itself */
-    const int all = (int)__reduce_add_sync(TOPKIT_FULL_MASK, others);
-    const int before = (int)__reduce_add_sync(TOPKIT_FULL_MASK, lane < rank ? others : 0u);
+    if (topkit_warp_rank(block) == 0) { /* one warp: all warps of 16 blocks at once would queue up for 2000 cycles */
+        const unsigned others = lane < blocks ? topkit_cluster_read(&s->held, lane) : 0u;
+        const unsigned sum = __reduce_add_sync(TOPKIT_FULL_MASK, others), below = __reduce_add_sync(TOPKIT_FULL_MASK, lane < rank ? others : 0u);
+        if (lane == 0) {
+            s->all = sum;
+            s->before = below;
+        }
+    }
+    topkit_group_sync(block);
+    const int all = (int)s->all, before = (int)s->before;
     *total = all;
     if (all <= c.capacity) {
         if (rank > 0) topkit_cluster_push(block, c.items, held, 0, before);

@@ -224,24 +224,44 @@ TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gat
     return held;
 }
 
-/* The ascending scan of a row of which each warp has its first tiles (warp, warp + warps, ..: `begun` of them, where there are so many) in
- * shared memory already, one behind the other from its stage on: copied by topkit_tile_copy_async while the gate was not known yet, waited
- * for, and the warp synced. Everything else as topkit_scan. */
+/* The ascending scan with copies under way: a warp's next `ahead` tiles (1 to TOPKIT_AHEAD; the most is best) travel to shared memory while it
+ * looks at one, and the first of them before the gate is known. c.stage: ahead * TOPKIT_TILE floats a warp. */
+#define TOPKIT_AHEAD 4
+
+/* Starts the copies of a warp's first tiles, as TOPKIT_AHEAD commit groups. */
+TOPKIT_FN void topkit_scan_begin(topkit_group g, topkit_row row, int ahead, float *stage) {
+    const topkit_tiles tiles = topkit_row_tiles(row);
+    TOPKIT_ASSERT(ahead >= 1 && ahead <= TOPKIT_AHEAD);
+    for (int d = 0; d < TOPKIT_AHEAD; d++) {
+        const int n = (int)(topkit_warp_rank(g) + (unsigned)d * topkit_warps(g));
+        if (d < ahead && n < tiles.count) topkit_tile_copy_async(tiles, n, topkit_lane(g), stage + d * TOPKIT_TILE);
+        topkit_copy_async_commit();
+    }
+}
+
+/* Goes on from topkit_scan_begin, behind which no other copies were started. Everything else as topkit_scan. */
 template <int TIES>
-TOPKIT_FN int topkit_scan_begun(topkit_group g, topkit_row row, int k, topkit_gate gate, int begun, topkit_collector c,
+TOPKIT_FN int topkit_scan_begun(topkit_group g, topkit_row row, int k, topkit_gate gate, int ahead, topkit_collector c,
                                 topkit_refiner_storage *r) {
     const topkit_tiles tiles = topkit_row_tiles(row);
     const int warps = (int)topkit_warps(g);
-    int n = (int)topkit_warp_rank(g);
-    const float *copied = c.stage; /* a tile is in registers before the stage is written, and the first lies there */
+    const unsigned lane = topkit_lane(g);
+    int n = (int)topkit_warp_rank(g), d = 0;
     TOPKIT_ASSERT(k >= 1 && c.capacity >= k + TOPKIT_TILE);
     for (;;) {
         for (; n < tiles.count; n += warps) {
+            float *copied = c.stage + d * TOPKIT_TILE;
             topkit_tile tile;
-            if (n < begun * warps) topkit_tile_load_copied(tiles, n, topkit_lane(g), copied, &tile);
-            else topkit_tile_load(tiles, n, topkit_lane(g), &tile);
-            if (!topkit_collect_tile<TIES>(g, c, gate, &tile)) break;
-            copied += TOPKIT_TILE;
+            if (ahead == TOPKIT_AHEAD) topkit_copy_async_wait_left<TOPKIT_AHEAD - 1>(); /* the number must be a constant */
+            else topkit_copy_async_wait();
+            __syncwarp();
+            topkit_tile_load_copied(tiles, n, lane, copied, &tile);
+            const unsigned mask = topkit_gate_mask<TIES>(g, gate, &tile);
+            if (__any_sync(TOPKIT_FULL_MASK, mask != 0) && !topkit_collect_staged(g, c, copied, tile.first, mask)) break;
+            __syncwarp(); /* all lanes have read the tile */
+            if (n + ahead * warps < tiles.count) topkit_tile_copy_async(tiles, n + ahead * warps, lane, copied);
+            topkit_copy_async_commit();
+            d = d + 1 < ahead ? d + 1 : 0;
         }
         topkit_group_sync(g);
         if (!topkit_collector_overflowed(c)) break;

@@ -20,12 +20,12 @@
 #define TOPKIT_KEY_POS_INF 0xff800000u
 #define TOPKIT_KEY_NAN (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0u : 0xffffffffu)
 
-/* The sort key of the float with these bits. */
+/* The sort key of the float with these bits. Adding +0 makes -0 into +0 and changes no other number; selects, not branches: candidates
+ * differ from lane to lane. */
 TOPKIT_FN unsigned topkit_key(unsigned bits) {
-    const unsigned magnitude = bits & 0x7fffffffu;
-    unsigned key = bits ^ ((unsigned)((int)bits >> 31) | 0x80000000u);
-    key = magnitude == 0 ? 0x80000000u : key;
-    return magnitude > 0x7f800000u ? TOPKIT_KEY_NAN : key; /* selects, not branches: candidates differ from lane to lane */
+    const float x = topkit_add_zero(__uint_as_float(bits));
+    const unsigned b = __float_as_uint(x), key = b ^ ((unsigned)((int)b >> 31) | 0x80000000u);
+    return x == x ? key : TOPKIT_KEY_NAN;
 }
 
 /* The bits of a float with this key; -inf for a key below -inf's, and for keys above +inf's a NaN (lowest) or +inf (highest). */

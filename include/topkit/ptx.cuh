@@ -44,6 +44,26 @@ TOPKIT_FN void topkit_bar_arrive(unsigned id, unsigned threads) {
 #endif
 }
 
+/* A pointer that is computed here and once: the compiler would rather multiply anew for each store than keep it. */
+template <typename T>
+TOPKIT_FN T *topkit_once(T *p) {
+#if TOPKIT_PTX
+    asm volatile("" : "+l"(p));
+#endif
+    return p;
+}
+
+/* x + 0: +0 for -0 and x for all others, denormals too under any compiler flag (--use_fast_math would flush them). */
+TOPKIT_FN float topkit_add_zero(float x) {
+#if TOPKIT_PTX
+    float y;
+    asm("add.rn.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return x + 0.0f;
+#endif
+}
+
 /* x >= t without flushing denormals under any compiler flag (--use_fast_math turns a C++ compare into setp.ge.ftz). NaN gives 0. */
 TOPKIT_FN bool topkit_ge(float x, float t) {
 #if TOPKIT_PTX

@@ -31,17 +31,19 @@ typedef struct topkit_cut {
     unsigned ties;
 } topkit_cut;
 
+enum { TOPKIT__EMITTED = 0, TOPKIT__LISTED = 1 };
+
 typedef struct topkit_refiner_storage {
     topkit_digit_storage digit;
     unsigned long long boundary[TOPKIT_BOUNDARY]; /* (members of the boundary bin) pair keys */
     unsigned boundary_bits[TOPKIT_BOUNDARY];      /* (same) the scores' own bits */
-    unsigned listed, emitted, taken;              /* members listed, candidates emitted, boundary ties taken: zero between calls */
+    unsigned counts[2], taken; /* [TOPKIT__EMITTED] candidates, [TOPKIT__LISTED] members; boundary ties taken: zero between calls */
     topkit_cut cut;
 } topkit_refiner_storage;
 
 TOPKIT_FN void topkit_refiner_init(topkit_group g, topkit_refiner_storage *s) {
     topkit_digit_init(g, &s->digit);
-    if (g.thread == 0) s->listed = s->emitted = s->taken = 0;
+    if (g.thread == 0) s->counts[TOPKIT__EMITTED] = s->counts[TOPKIT__LISTED] = s->taken = 0;
 }
 
 TOPKIT_FN topkit_cut topkit_cut_at(unsigned key, int bound, unsigned ties) {
@@ -54,17 +56,17 @@ TOPKIT_FN topkit_cut topkit_cut_at(unsigned key, int bound, unsigned ties) {
 #define TOPKIT_BATCH 4
 typedef struct topkit__batch {
     topkit_candidate c[TOPKIT_BATCH];
-    bool present[TOPKIT_BATCH];
 } topkit__batch;
 
-TOPKIT_FN void topkit__batch_load(topkit_group g, const topkit_candidate *items, int count, int base, topkit__batch *batch) {
+/* How many candidates from this thread's first one of the batch on there are: its u-th is present where that is above u * size. */
+TOPKIT_FN int topkit__batch_load(topkit_group g, const topkit_candidate *items, int count, int base, topkit__batch *batch) {
+    const int left = count - base - (int)g.thread;
 #pragma unroll
     for (int u = 0; u < TOPKIT_BATCH; u++) {
-        const int i = base + u * (int)g.size + (int)g.thread;
         const topkit_candidate none = {0, 0};
-        batch->present[u] = i < count;
-        batch->c[u] = i < count ? items[i] : none;
+        batch->c[u] = left > u * (int)g.size ? items[base + (int)g.thread + u * (int)g.size] : none;
     }
+    return left;
 }
 
 /* The boundary's region: keys low .. low+span or, once all its members share the key `tie`, inverted indices in that range. `need` of its
@@ -76,21 +78,20 @@ typedef struct topkit__region {
 } topkit__region;
 
 /* What the radix steps look at; false for a candidate that has left the race. */
+template <bool BY_INDEX>
 TOPKIT_FN bool topkit__region_value(topkit__region r, topkit_candidate c, unsigned *value) {
     const unsigned key = topkit_key(c.bits);
-    *value = r.by_index ? (unsigned)~c.index : key;
-    return !r.by_index || key == r.tie;
+    *value = BY_INDEX ? (unsigned)~c.index : key;
+    return !BY_INDEX || key == r.tie;
 }
 
-TOPKIT_FN bool topkit__region_holds(topkit__region r, topkit_candidate c) {
+/* In the region, and above it. The end of the region may lie past the last key, so only differences are compared. */
+template <bool BY_INDEX>
+TOPKIT_FN bool topkit__region_holds(topkit__region r, topkit_candidate c, bool *above) {
     unsigned value;
-    return topkit__region_value(r, c, &value) && value >= r.low && value - r.low <= r.span;
-}
-
-/* Above the region. The end of the region may lie past the last key, so only differences are compared. */
-TOPKIT_FN bool topkit__above_region(topkit__region r, topkit_candidate c) {
-    const unsigned key = topkit_key(c.bits), value = r.by_index ? (unsigned)~c.index : key;
-    return (r.by_index && key > r.tie) || ((!r.by_index || key == r.tie) && value >= r.low && value - r.low > r.span);
+    const bool runs = topkit__region_value<BY_INDEX>(r, c, &value), inside = value - r.low <= r.span;
+    *above = runs ? !inside && value > r.low : topkit_key(c.bits) > r.tie;
+    return runs && inside;
 }
 
 /* More equal keys than fit, with nothing to tell them apart. */
@@ -99,15 +100,23 @@ TOPKIT_FN bool topkit__region_is_plateau(topkit__region r) {
     return TIES == TOPKIT_ANY && r.span == 0 && r.inside > TOPKIT_BOUNDARY && r.inside != r.need;
 }
 
-TOPKIT_FN void topkit__region_range(topkit_group g, const topkit_candidate *items, int count, topkit_refiner_storage *s,
-                                    topkit__region *r) {
+/* Selected as a whole, or few enough to compare all pairs, or a plateau. */
+template <int TIES>
+TOPKIT_FN bool topkit__region_is_settled(topkit__region r) {
+    return r.inside == r.need || r.inside <= TOPKIT_BOUNDARY || topkit__region_is_plateau<TIES>(r);
+}
+
+/* Narrows the region, first to the range of values that are there, then by a digit a step, until it is settled or one value is left. */
+template <int TIES, bool BY_INDEX>
+TOPKIT_FN void topkit__region_narrow(topkit_group g, const topkit_candidate *items, int count, topkit_refiner_storage *s,
+                                     topkit__region *r) {
     unsigned low = 0xffffffffu, high = 0, value;
     topkit__batch batch;
     for (int base = 0; base < count; base += TOPKIT_BATCH * (int)g.size) {
-        topkit__batch_load(g, items, count, base, &batch);
+        const int left = topkit__batch_load(g, items, count, base, &batch);
 #pragma unroll
         for (int u = 0; u < TOPKIT_BATCH; u++) {
-            if (batch.present[u] && topkit__region_value(*r, batch.c[u], &value)) {
+            if (left > u * (int)g.size && topkit__region_value<BY_INDEX>(*r, batch.c[u], &value)) {
                 low = low < value ? low : value;
                 high = high > value ? high : value;
             }
@@ -116,56 +125,71 @@ TOPKIT_FN void topkit__region_range(topkit_group g, const topkit_candidate *item
     topkit_digit_range(g, &s->digit, &low, &high);
     r->low = low;
     r->span = high - low;
-}
-
-/* Narrows the boundary of the k best, k < count, until all members of its region are selected, or at most TOPKIT_BOUNDARY are left of
- * which some are not, or they are a plateau. */
-template <int TIES>
-TOPKIT_FN topkit__region topkit__region_search(topkit_group g, const topkit_candidate *items, int count, int k, topkit_refiner_storage *s) {
-    topkit__region r = {0, 0, (unsigned)k, (unsigned)count, 0, false};
-    topkit__batch batch;
-    unsigned value;
-    topkit__region_range(g, items, count, s, &r);
-    for (;;) {
-        if (r.span > 0) { /* else all are equal: a histogram would only queue them up at one bin */
-            const unsigned shift = topkit_digit_shift(r.span);
-            for (int base = 0; base < count; base += TOPKIT_BATCH * (int)g.size) {
-                topkit__batch_load(g, items, count, base, &batch);
+    while (r->span > 0) { /* else all are equal: a histogram would only queue them up at one bin */
+        const unsigned shift = topkit_digit_shift(r->span);
+        for (int base = 0; base < count; base += TOPKIT_BATCH * (int)g.size) {
+            const int left = topkit__batch_load(g, items, count, base, &batch);
 #pragma unroll
-                for (int u = 0; u < TOPKIT_BATCH; u++) {
-                    if (batch.present[u] && topkit__region_value(r, batch.c[u], &value) && value >= r.low && value - r.low <= r.span)
-                        topkit_digit_count(&s->digit, (value - r.low) >> shift);
-                }
+            for (int u = 0; u < TOPKIT_BATCH; u++) {
+                if (left > u * (int)g.size && topkit__region_value<BY_INDEX>(*r, batch.c[u], &value) && value - r->low <= r->span)
+                    topkit_digit_count(&s->digit, (value - r->low) >> shift);
             }
-            topkit_group_sync(g);
-            const topkit_digit_found found = topkit_digit_find(g, &s->digit, r.need, true);
-            r.need -= found.above;
-            r.inside = found.inside;
-            r.low += found.bin << shift;
-            r.span = (1u << shift) - 1;
         }
-        if (r.inside == r.need || r.inside <= TOPKIT_BOUNDARY || topkit__region_is_plateau<TIES>(r)) return r;
-        if (r.span == 0) { /* equal keys: their indices decide */
-            r.by_index = true;
-            r.tie = r.low;
-            topkit_group_sync(g); /* all have read the range of the keys before that of the indices takes its place */
-            topkit__region_range(g, items, count, s, &r);
-        }
+        topkit_group_sync(g);
+        const topkit_digit_found found = topkit_digit_find(g, &s->digit, r->need, true);
+        r->need -= found.above;
+        r->inside = found.inside;
+        r->low += found.bin << shift;
+        r->span = (1u << shift) - 1;
+        if (topkit__region_is_settled<TIES>(*r)) return;
     }
 }
 
-/* The rank of the listed member `mine`, 1 the best, by comparing all pairs. Sync between the last listing and this. */
-TOPKIT_FN unsigned topkit__boundary_rank(const topkit_refiner_storage *s, unsigned members, unsigned long long mine) {
-    unsigned rank = 1;
-    for (unsigned j = 0; j < members; j++) rank += s->boundary[j] > mine;
-    return rank;
+/* The boundary of the k best, k < count: all members of its region are selected, or at most TOPKIT_BOUNDARY are left of which some are
+ * not, or they are a plateau. */
+template <int TIES>
+TOPKIT_FN topkit__region topkit__region_search(topkit_group g, const topkit_candidate *items, int count, int k, topkit_refiner_storage *s) {
+    topkit__region r = {0, 0, (unsigned)k, (unsigned)count, 0, false};
+    topkit__region_narrow<TIES, false>(g, items, count, s, &r);
+    if (!topkit__region_is_settled<TIES>(r)) { /* equal keys: their indices decide */
+        r.by_index = true;
+        r.tie = r.low;
+        topkit_group_sync(g); /* all have read the range of the keys before that of the indices takes its place */
+        topkit__region_narrow<TIES, true>(g, items, count, s, &r);
+    }
+    return r;
 }
 
-TOPKIT_FN void topkit__boundary_list(topkit_refiner_storage *s, topkit_candidate c) {
-    const unsigned slot = atomicAdd(&s->listed, 1u);
+/* The rank of listed member i, 1 the best, by comparing all pairs: eight neighbouring threads do it together, and all of them get it.
+ * Called by whole warps; sync between the last listing and this. */
+#define TOPKIT__RANKERS 8
+TOPKIT_FN unsigned topkit__boundary_rank(topkit_group g, const topkit_refiner_storage *s, unsigned members, unsigned i) {
+    const unsigned long long mine = s->boundary[i < members ? i : 0];
+    unsigned better = 0;
+    for (unsigned j = g.thread % TOPKIT__RANKERS; j < members; j += TOPKIT__RANKERS) better += s->boundary[j] > mine;
+#pragma unroll
+    for (int offset = 1; offset < TOPKIT__RANKERS; offset *= 2) better += __shfl_xor_sync(TOPKIT_FULL_MASK, better, offset);
+    return better + 1;
+}
+
+TOPKIT_FN void topkit__boundary_put(topkit_refiner_storage *s, unsigned slot, topkit_candidate c) {
     TOPKIT_ASSERT(slot < TOPKIT_BOUNDARY);
     s->boundary[slot] = topkit_pair_key(topkit_key(c.bits), c.index);
     s->boundary_bits[slot] = c.bits;
+}
+
+/* The region's members to the list, by all of a group. Not yet synced. */
+template <bool BY_INDEX>
+TOPKIT_FN void topkit__boundary_list(topkit_group g, const topkit_candidate *items, int count, topkit__region r, topkit_refiner_storage *s) {
+    const topkit_candidate none = {0, 0};
+    for (int base = 0; base < count; base += (int)g.size) {
+        const int i = base + (int)g.thread;
+        const topkit_candidate c = i < count ? items[i] : none;
+        bool above;
+        const bool member = topkit__region_holds<BY_INDEX>(r, c, &above) && i < count;
+        const unsigned slot = topkit_warp_reserve(g, member, &s->counts[TOPKIT__LISTED]);
+        if (member) topkit__boundary_put(s, slot, c);
+    }
 }
 
 /* The cut that selects exactly k of items[0 .. count), 1 <= k <= count. */
@@ -180,19 +204,19 @@ TOPKIT_FN topkit_cut topkit_refine_cut(topkit_group g, const topkit_candidate *i
     if (r.inside == r.need) /* the whole region fits */
         return r.by_index ? topkit_cut_at(r.tie, (int)~r.low + 1, 0xffffffffu) : topkit_cut_at(r.low, TOPKIT_INDEX_LIMIT, 0xffffffffu);
     if (topkit__region_is_plateau<TIES>(r)) return topkit_cut_at(r.low, TOPKIT_INDEX_LIMIT, r.need);
-    for (int i = (int)g.thread; i < count; i += (int)g.size) {
-        const topkit_candidate c = items[i];
-        if (topkit__region_holds(r, c)) topkit__boundary_list(s, c);
-    }
+    if (r.by_index) topkit__boundary_list<true>(g, items, count, r, s);
+    else topkit__boundary_list<false>(g, items, count, r, s);
     topkit_group_sync(g);
-    const unsigned members = s->listed;
-    for (unsigned i = g.thread; i < members; i += g.size) {
-        const unsigned long long mine = s->boundary[i];
-        if (topkit__boundary_rank(s, members, mine) == r.need)
+    const unsigned members = s->counts[TOPKIT__LISTED];
+    for (unsigned base = 0; base < members; base += g.size / TOPKIT__RANKERS) {
+        const unsigned i = base + g.thread / TOPKIT__RANKERS;
+        if (topkit__boundary_rank(g, s, members, i) == r.need && i < members && g.thread % TOPKIT__RANKERS == 0) {
+            const unsigned long long mine = s->boundary[i];
             s->cut = topkit_cut_at((unsigned)(mine >> 32), (int)~(unsigned)mine + 1, 0xffffffffu);
+        }
     }
     topkit_group_sync(g);
-    if (g.thread == 0) s->listed = 0;
+    if (g.thread == 0) s->counts[TOPKIT__LISTED] = 0;
     return s->cut;
 }
 
@@ -216,11 +240,11 @@ TOPKIT_FN void topkit_refine_emit(topkit_group g, const topkit_candidate *items,
         const int i = base + (int)g.thread;
         const topkit_candidate c = i < count ? items[i] : none;
         const bool selected = topkit_cut_selects(g, cut, c, i < count, s);
-        const unsigned slot = topkit_warp_reserve(g, selected, &s->emitted);
+        const unsigned slot = topkit_warp_reserve(g, selected, &s->counts[TOPKIT__EMITTED]);
         if (selected) topkit_sink_put(sink, (int)slot, c.index, c.bits);
     }
     topkit_group_sync(g);
-    if (g.thread == 0) s->emitted = s->taken = 0; /* the next call's first barrier publishes it before anything is reserved */
+    if (g.thread == 0) s->counts[TOPKIT__EMITTED] = s->taken = 0; /* the next call's first barrier publishes it before anything is reserved */
 }
 
 /* Moves the candidates that the cut selects to the front of the buffer, in place, and returns how many. Ends with a barrier. */
@@ -230,15 +254,53 @@ TOPKIT_FN int topkit_refine_keep(topkit_group g, topkit_candidate *items, int co
         const int i = base + (int)g.thread;
         const topkit_candidate c = i < count ? items[i] : none;
         const bool selected = topkit_cut_selects(g, cut, c, i < count, s);
-        const unsigned slot = topkit_warp_reserve(g, selected, &s->emitted);
+        const unsigned slot = topkit_warp_reserve(g, selected, &s->counts[TOPKIT__EMITTED]);
         topkit_group_sync(g); /* what lies below base + size has been read by all; the slots lie there */
         if (selected) items[slot] = c;
     }
     topkit_group_sync(g);
-    const int kept = (int)s->emitted;
+    const int kept = (int)s->counts[TOPKIT__EMITTED];
     topkit_group_sync(g);
-    if (g.thread == 0) s->emitted = s->taken = 0;
+    if (g.thread == 0) s->counts[TOPKIT__EMITTED] = s->taken = 0;
     return kept;
+}
+
+/* Emits what lies above the region, and its members too where `all` are selected; else these are listed. Not yet synced. Not for a region
+ * that is everything: nothing is below it. */
+template <bool BY_INDEX, typename SINK>
+TOPKIT_FN void topkit__region_emit(topkit_group g, const topkit_candidate *items, int count, topkit__region r, bool all, SINK sink,
+                                   topkit_refiner_storage *s) {
+    /* Two compares a candidate: above `edge` it is selected, else from r.low on listed. The region may end past the last value. */
+    const unsigned lane = topkit_lane(g), end = r.low + r.span, edge = all ? r.low - 1 : end < r.low ? 0xffffffffu : end;
+    topkit__batch batch;
+    for (int base = 0; base < count; base += TOPKIT_BATCH * (int)g.size) {
+        unsigned kind[TOPKIT_BATCH], mine = 0, total, slot = 0; /* 1 selected, 65536 listed; how many of both */
+        const int left = topkit__batch_load(g, items, count, base, &batch);
+#pragma unroll
+        for (int u = 0; u < TOPKIT_BATCH; u++) {
+            unsigned value;
+            const bool runs = topkit__region_value<BY_INDEX>(r, batch.c[u], &value);
+            kind[u] = value > edge ? 1u : value >= r.low ? 65536u : 0u;
+            if (BY_INDEX && !runs) kind[u] = topkit_key(batch.c[u].bits) > r.tie ? 1u : 0u;
+            if (left <= u * (int)g.size) kind[u] = 0;
+            mine += kind[u];
+        }
+        /* One scan for both kinds, since counting a vote's bits is slow, and one atomic instruction, of two lanes, for a warp's batch. */
+        const unsigned before = topkit_warp_exclusive_sum(g, mine, &total);
+        if (lane < 2) slot = atomicAdd(&s->counts[lane], lane == TOPKIT__EMITTED ? total & 0xffffu : total >> 16);
+        unsigned put = __shfl_sync(TOPKIT_FULL_MASK, slot, TOPKIT__EMITTED) + (before & 0xffffu);
+        unsigned list = __shfl_sync(TOPKIT_FULL_MASK, slot, TOPKIT__LISTED) + (before >> 16);
+#pragma unroll
+        for (int u = 0; u < TOPKIT_BATCH; u++) {
+            if (kind[u] == 1) topkit_sink_put(sink, (int)put++, batch.c[u].index, batch.c[u].bits);
+        }
+        if (mine > 0xffffu) { /* rare: one bin of many */
+#pragma unroll
+            for (int u = 0; u < TOPKIT_BATCH; u++) {
+                if (kind[u] > 1) topkit__boundary_put(s, list++, batch.c[u]);
+            }
+        }
+    }
 }
 
 /* The exact k of items[0 .. count) to the sink. k = 0 writes nothing. */
@@ -246,46 +308,30 @@ template <int TIES, typename SINK>
 TOPKIT_FN void topkit_refine(topkit_group g, const topkit_candidate *items, int count, int k, SINK sink, topkit_refiner_storage *s) {
     TOPKIT_ASSERT(k <= count);
     if (k <= 0) return;
-    topkit__region r = {0, 0xffffffffu, (unsigned)k, (unsigned)count, 0, false}; /* everything */
-    if (k < count) r = topkit__region_search<TIES>(g, items, count, k, s);
-    else topkit_group_sync(g);
+    if (k == count) {
+        for (int i = (int)g.thread; i < count; i += (int)g.size) topkit_sink_put(sink, i, items[i].index, items[i].bits);
+        topkit_group_sync(g);
+        return;
+    }
+    const topkit__region r = topkit__region_search<TIES>(g, items, count, k, s);
     if (topkit__region_is_plateau<TIES>(r)) {
         topkit_refine_emit(g, items, count, topkit_cut_at(r.low, TOPKIT_INDEX_LIMIT, r.need), sink, s);
         return;
     }
     const bool all = r.inside == r.need; /* of the region's members; else they are listed on the way, to be told apart */
-    topkit__batch batch;
-    for (int base = 0; base < count; base += TOPKIT_BATCH * (int)g.size) {
-        unsigned offset[TOPKIT_BATCH], total = 0, slot = 0;
-        bool selected[TOPKIT_BATCH];
-        topkit__batch_load(g, items, count, base, &batch);
-#pragma unroll
-        for (int u = 0; u < TOPKIT_BATCH; u++) {
-            const bool member = batch.present[u] && topkit__region_holds(r, batch.c[u]);
-            selected[u] = (batch.present[u] && topkit__above_region(r, batch.c[u])) || (all && member);
-            if (!all && member) topkit__boundary_list(s, batch.c[u]);
-            const unsigned mask = __ballot_sync(TOPKIT_FULL_MASK, selected[u]);
-            offset[u] = total + (unsigned)__popc(mask & topkit_lanes_below(g));
-            total += (unsigned)__popc(mask);
-        }
-        if (topkit_lane(g) == 0 && total > 0) slot = atomicAdd(&s->emitted, total); /* one for the batch of a whole warp */
-        slot = __shfl_sync(TOPKIT_FULL_MASK, slot, 0);
-#pragma unroll
-        for (int u = 0; u < TOPKIT_BATCH; u++) {
-            if (selected[u]) topkit_sink_put(sink, (int)(slot + offset[u]), batch.c[u].index, batch.c[u].bits);
-        }
-    }
+    if (r.by_index) topkit__region_emit<true>(g, items, count, r, all, sink, s);
+    else topkit__region_emit<false>(g, items, count, r, all, sink, s);
     topkit_group_sync(g);
     if (!all) {
-        const unsigned members = s->listed, before = (unsigned)k - r.need;
-        for (unsigned i = g.thread; i < members; i += g.size) {
-            const unsigned long long mine = s->boundary[i];
-            const unsigned rank = topkit__boundary_rank(s, members, mine);
-            if (rank <= r.need) topkit_sink_put(sink, (int)(before + rank - 1), (int)~(unsigned)mine, s->boundary_bits[i]);
+        const unsigned members = s->counts[TOPKIT__LISTED], before = (unsigned)k - r.need;
+        for (unsigned base = 0; base < members; base += g.size / TOPKIT__RANKERS) {
+            const unsigned i = base + g.thread / TOPKIT__RANKERS, rank = topkit__boundary_rank(g, s, members, i);
+            if (rank <= r.need && i < members && g.thread % TOPKIT__RANKERS == 0)
+                topkit_sink_put(sink, (int)(before + rank - 1), (int)~(unsigned)s->boundary[i], s->boundary_bits[i]);
         }
         topkit_group_sync(g);
     }
-    if (g.thread == 0) s->listed = s->emitted = 0;
+    if (g.thread == 0) s->counts[TOPKIT__EMITTED] = s->counts[TOPKIT__LISTED] = 0;
 }
 
 #endif

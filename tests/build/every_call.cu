@@ -175,6 +175,7 @@ static __device__ void every_call_collect(const float *scores, int length, int k
     gate = topkit_compact<TIES>(g, c, k, s);
     out[3] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_ASCENDING, c, s) + topkit_collector_held(c);
     out[4] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_SHUFFLED, c, s);
+    topkit_scan_begin(g, row, 1, c.stage);
     topkit_tile_copy_async(topkit_row_tiles(row), (int)topkit_warp_rank(g), topkit_lane(g), c.stage);
     topkit_copy_async_wait();
     __syncwarp();
