@@ -70,14 +70,14 @@ typedef struct topkit_fused_work {
     topkit_fused_weights weights;
 } topkit_fused_work;
 
-/* Scores of tile n of the pass, which is the tile-th from its first one: scanned, they go past the gate; else to the sample or the matrix. */
+/* Scores of tile n of the pass, which is the tile-th from its first one, if it is there: scanned, they go past the gate; else to the sample or the matrix. */
 template <int HEADS, bool SCAN>
 static __device__ __forceinline__ void topkit_fused_use(const topkit_fused_job &job, topkit_fused_storage *s, const topkit_fused_run &run,
-                                                        const topkit_fused_work &work, const float (&d)[TOPKIT_FUSED_SUMS],
-                                                        const float (&scale)[64 / HEADS], int n, int tile, topkit_fused_mine<HEADS> *mine) {
+                                                        const topkit_fused_work &work, const topkit_fused_shares &shares,
+                                                        const float (&scale)[64 / HEADS], int n, int tile, bool there, topkit_fused_mine<HEADS> *mine) {
     const unsigned lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
-    const topkit_fused_scores_of<HEADS> sums = topkit_fused_sum<HEADS>(lane, d, work.weights);
-    const unsigned length = n < work.tiles ? (unsigned)mine->length : 0;
+    const topkit_fused_scores_of<HEADS> sums = topkit_fused_sum<HEADS>(lane, shares);
+    const unsigned length = there ? (unsigned)mine->length : 0;
 #pragma unroll
     for (int i = 0; i < 64 / HEADS; i++) {
         const float score = sums.score[i] * scale[i];
@@ -91,7 +91,7 @@ static __device__ __forceinline__ void topkit_fused_use(const topkit_fused_job &
             }
         } else if (job.matrix) {
             if (inside) job.matrix[(run.first + mine->q) * job.matrix_stride + index] = score;
-        } else if (mine->q < run.count && n < work.tiles) {
+        } else if (mine->q < run.count && there) {
             topkit_fused_sample(job, TOPKIT_FUSED_COLUMNS / HEADS, work.b, mine->q)[n * TOPKIT_FUSED_TILE +
                                                                                     topkit_fused_row<HEADS>(warp, lane, i)] =
                 inside ? score : __uint_as_float(0xff800000u);
@@ -107,24 +107,25 @@ static __device__ __forceinline__ void topkit_fused_consume(const topkit_fused_j
                                                             const topkit_fused_work &work, unsigned number, topkit_fused_mine<HEADS> *mine) {
     const unsigned lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
     const int each = TOPKIT_FUSED_COLUMNS / HEADS;
-    float d0[TOPKIT_FUSED_SUMS], d1[TOPKIT_FUSED_SUMS];
+    float d[TOPKIT_FUSED_SUMS];
 #pragma unroll
-    for (int i = 0; i < TOPKIT_FUSED_SUMS; i++) d0[i] = d1[i] = 0.0f;
+    for (int i = 0; i < TOPKIT_FUSED_SUMS; i++) d[i] = 0.0f;
     unsigned stage = number % TOPKIT_FUSED_STAGES;
     topkit_signal_wait(&s->full[stage], number / TOPKIT_FUSED_STAGES);
-    topkit_fused_product_begin(d0, ring + stage * TOPKIT_FUSED_STAGE_BYTES, columns);
+    topkit_fused_product_begin(d, ring + stage * TOPKIT_FUSED_STAGE_BYTES, columns);
     for (int n = 0, tile = 0;;) {
         const unsigned char *keys = ring + stage * TOPKIT_FUSED_STAGE_BYTES;
-        const bool more = n + 2 < work.tiles; /* else the pass's last products are made once more, and not looked at */
+        const bool more = n + 2 < work.tiles; /* else the pass's last product is made once more, and not looked at */
         float scale[2][64 / HEADS];
 #pragma unroll
         for (int i = 0; i < 64 / HEADS; i++) {
             scale[0][i] = s->scales[stage][0][topkit_fused_row<HEADS>(warp, lane, i)];
             scale[1][i] = s->scales[stage][1][topkit_fused_row<HEADS>(warp, lane, i)];
         }
-        topkit_fused_product_wait(d0);
-        topkit_fused_product_begin(d1, keys + TOPKIT_FUSED_TILE_BYTES, columns);
-        topkit_fused_use<HEADS, SCAN>(job, s, run, work, d0, scale[0], n, tile, mine);
+        topkit_fused_product_wait(d);
+        topkit_fused_shares shares = topkit_fused_share_of(d, work.weights);
+        topkit_fused_product_begin(d, keys + TOPKIT_FUSED_TILE_BYTES, columns);
+        topkit_fused_use<HEADS, SCAN>(job, s, run, work, shares, scale[0], n, tile, true, mine);
         tile = tile + work.step < work.tiles ? tile + work.step : tile + work.step - work.tiles;
 
         const unsigned before = stage;
@@ -132,11 +133,12 @@ static __device__ __forceinline__ void topkit_fused_consume(const topkit_fused_j
             stage = ++number % TOPKIT_FUSED_STAGES;
             topkit_signal_wait(&s->full[stage], number / TOPKIT_FUSED_STAGES);
         }
-        topkit_fused_product_wait(d1);
-        topkit_fused_product_begin(d0, ring + stage * TOPKIT_FUSED_STAGE_BYTES, columns);
+        topkit_fused_product_wait(d);
+        shares = topkit_fused_share_of(d, work.weights);
+        topkit_fused_product_begin(d, ring + stage * TOPKIT_FUSED_STAGE_BYTES, columns);
         __syncwarp();
         if (more && lane == 0) topkit_signal_arrive(&s->empty[before]);
-        topkit_fused_use<HEADS, SCAN>(job, s, run, work, d1, scale[1], n + 1, tile, mine);
+        topkit_fused_use<HEADS, SCAN>(job, s, run, work, shares, scale[1], n + 1, tile, n + 1 < work.tiles, mine);
         tile = tile + work.step < work.tiles ? tile + work.step : tile + work.step - work.tiles;
 
         /* Room for the next two tiles' hits; at the end nothing is kept back any longer. */
@@ -149,7 +151,7 @@ static __device__ __forceinline__ void topkit_fused_consume(const topkit_fused_j
         if (!more) break;
         n += 2;
     }
-    topkit_fused_product_wait(d0);
+    topkit_fused_product_wait(d);
     __syncwarp();
     if (lane == 0) topkit_signal_arrive(&s->empty[stage]);
 }

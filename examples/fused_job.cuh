@@ -15,8 +15,9 @@
 #include "fused_score.cuh"
 #include "select_job.cuh"
 
-#define TOPKIT_FUSED_COLUMNS (2 * TOPKIT_FUSED_HALF) /* heads of all queries of a run */
-#define TOPKIT_FUSED_QUERIES 8                       /* queries of a run at most */
+#define TOPKIT_FUSED_TEAMS 3 /* warpgroups of consumers; each has the columns of one product, and every tile */
+#define TOPKIT_FUSED_COLUMNS (TOPKIT_FUSED_TEAMS * TOPKIT_FUSED_HALF) /* heads of all queries of a run */
+#define TOPKIT_FUSED_QUERIES (TOPKIT_FUSED_COLUMNS / 32) /* queries of a run at most */
 #define TOPKIT_FUSED_SAMPLE 4096                     /* scores of a query's sample at most */
 #define TOPKIT_FUSED_MIN_RANK 32                     /* samples that a proposal rests on, where there is room for so many */
 

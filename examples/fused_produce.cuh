@@ -152,8 +152,10 @@ static __device__ __forceinline__ void topkit_fused_copy_queries(const topkit_fu
     const unsigned char *from = job.queries + (long long)run.first * HEADS * TOPKIT_FUSED_ROW;
     const float *weights = job.weights + (long long)run.first * HEADS;
     queries += b * TOPKIT_FUSED_QUERY_BYTES;
-    for (int p = lane; p < columns * 8; p += 32)
-        topkit_fused_copy_16(queries + topkit_fused_swizzle((unsigned)p >> 3, (unsigned)p & 7), from + p * 16);
+    for (int p = lane; p < columns * 8; p += 32) {
+        const unsigned head = (unsigned)p >> 3, team = head / TOPKIT_FUSED_HALF, column = topkit_fused_column(head % TOPKIT_FUSED_HALF);
+        topkit_fused_copy_16(queries + topkit_fused_swizzle(team * TOPKIT_FUSED_HALF + column, (unsigned)p & 7), from + p * 16);
+    }
     topkit_copy_async_commit();
     for (int c = lane; c < columns; c += 32)
         s->weights[b][c / TOPKIT_FUSED_HALF][topkit_fused_weight_at((unsigned)c % TOPKIT_FUSED_HALF)] = weights[c];

@@ -120,6 +120,18 @@ TOPKIT_PRODUCT_FN void topkit_fused_step(float (&d)[TOPKIT_FUSED_SUMS], unsigned
 }
 #endif
 
+/* max(dot, 0) / 2^25, exactly, and 0 for a NaN: no dot product of 128 pairs of e4m3 exceeds 448 * 448 * 128 < 2^25. What saturates goes
+ * through the multipliers, which have time left; max does not. */
+TOPKIT_PRODUCT_FN float topkit_fused_part(float dot) {
+#if TOPKIT_PTX
+    float x;
+    asm("mul.rn.sat.f32 %0, %1, 0f33000000;" : "=f"(x) : "f"(dot));
+    return x;
+#else
+    return dot > 0.0f ? dot * 0x1p-25f : 0.0f;
+#endif
+}
+
 TOPKIT_PRODUCT_FN void topkit_fused_product_begin(float (&d)[TOPKIT_FUSED_SUMS], const unsigned char *keys, const unsigned char *columns) {
 #ifdef TOPKIT_SIMT
     const unsigned lane = threadIdx.x & 31, row = (threadIdx.x >> 5 & 3) * 16 + (lane >> 2), column = (lane & 3) * 2;

@@ -8,16 +8,15 @@
 
 #include "fused_job.cuh"
 
-#define TOPKIT_FUSED_TEAMS 2 /* warpgroups of consumers; each has one half of the columns, and every tile */
 #define TOPKIT_FUSED_CONSUMER_WARPS (4 * TOPKIT_FUSED_TEAMS)
 #define TOPKIT_FUSED_SERVICE_WARPS 2
 #define TOPKIT_FUSED_THREADS ((TOPKIT_FUSED_CONSUMER_WARPS + 2 + TOPKIT_FUSED_SERVICE_WARPS) * 32)
 #define TOPKIT_FUSED_STAGES 4 /* of two tiles each; the second one of a pass's last stage may be missing */
-#define TOPKIT_FUSED_HITS 16  /* scores above the gate that a lane keeps back before its warp appends them */
+#define TOPKIT_FUSED_HITS 12  /* scores above the gate that a lane keeps back before its warp appends them */
 #define TOPKIT_FUSED_SLOTS 4 /* runs that are announced and not settled */
 /* At the kernel's entry each thread has 168 registers: 65536 / 384. */
-#define TOPKIT_FUSED_CONSUMER_REGISTERS 200
-#define TOPKIT_FUSED_SERVICE_REGISTERS 104
+#define TOPKIT_FUSED_CONSUMER_REGISTERS 144
+#define TOPKIT_FUSED_SERVICE_REGISTERS 80
 
 #define TOPKIT_FUSED_TILE_BYTES (TOPKIT_FUSED_TILE * TOPKIT_FUSED_ROW)
 #define TOPKIT_FUSED_STAGE_BYTES (2 * TOPKIT_FUSED_TILE_BYTES)
@@ -26,7 +25,7 @@
 static_assert(TOPKIT_FUSED_STAGES >= 2, "a team waits for its next stage before it gives the present one back");
 
 typedef struct topkit_fused_storage {
-    __align__(16) float weights[2][2][TOPKIT_FUSED_WEIGHTS]; /* by run and half of the columns */
+    __align__(16) float weights[2][TOPKIT_FUSED_TEAMS][TOPKIT_FUSED_WEIGHTS]; /* by run and half of the columns */
     topkit_candidate hits[TOPKIT_FUSED_CONSUMER_WARPS * TOPKIT_FUSED_HITS * 32]; /* by warp, number and lane */
     float scales[TOPKIT_FUSED_STAGES][2][TOPKIT_FUSED_TILE];
     topkit_refiner_storage refiner;
