@@ -52,7 +52,10 @@ static __global__ void __launch_bounds__(TOPKIT_FUSED_THREADS, 1) topkit_fused_k
         s->collected[i / TOPKIT_FUSED_QUERIES][i % TOPKIT_FUSED_QUERIES].compactions = 0;
     }
     if (block.thread == 0) {
-        s->asked = 0;
+        s->asked = s->served = 0;
+        s->feed.next = s->feed.end = s->feed.split = 0;
+        s->feed.idle = 0;
+        s->feed.dry = false;
         for (int i = 0; i < TOPKIT_FUSED_STAGES; i++) {
             topkit_signal_init(&s->landed[i], 32);
             topkit_signal_init(&s->full[i], 1);

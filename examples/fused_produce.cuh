@@ -10,14 +10,6 @@
 #include "fused_storage.cuh"
 
 #if TOPKIT_HAS_WGMMA
-typedef struct topkit_fused_feed {
-    unsigned sent;       /* stages, over all passes */
-    int next, end;       /* queries of the present item that are still to be run */
-    int split;
-    unsigned idle;       /* runs in a row that have nothing to do */
-    bool dry;            /* the queue has no more items */
-} topkit_fused_feed;
-
 static __device__ __forceinline__ void topkit_fused_copy_16(unsigned char *to, const unsigned char *from) {
     topkit_copy_async_16((float *)to, (const float *)from);
 }
@@ -80,7 +72,7 @@ static __device__ __forceinline__ void topkit_fused_copy_rows(const topkit_fused
 
 /* All tiles of a pass. A tile's pages are looked up one tile ahead: their numbers' way from memory costs nothing then. */
 static __device__ __forceinline__ void topkit_fused_stream(const topkit_fused_job &job, topkit_fused_storage *s, unsigned char *ring,
-                                                           const topkit_fused_run &run, bool sample, topkit_fused_feed *feed) {
+                                                           const topkit_fused_run &run, bool sample, unsigned *sent) {
     const int tiles = sample ? run.samples : run.tiles, step = sample || run.step == 0 ? 1 : run.step;
     const int origin = topkit_fused_first(run, sample);
     const topkit_fused_source from = {run.low, run.high, topkit_fused_stride(run, sample),
@@ -89,7 +81,7 @@ static __device__ __forceinline__ void topkit_fused_stream(const topkit_fused_jo
     int first = origin, tile = 0;
     topkit_fused_pages pages = topkit_fused_look_up(from, first);
     for (int n = 0; n < tiles;) {
-        const unsigned stage = feed->sent % TOPKIT_FUSED_STAGES, use = feed->sent / TOPKIT_FUSED_STAGES;
+        const unsigned stage = *sent % TOPKIT_FUSED_STAGES, use = *sent / TOPKIT_FUSED_STAGES;
         if (use > 0) topkit_signal_wait(&s->empty[stage], use - 1);
         for (int half = 0; half < 2 && n < tiles; half++, n++) {
             unsigned char *const keys = ring + stage * TOPKIT_FUSED_STAGE_BYTES + half * TOPKIT_FUSED_TILE_BYTES;
@@ -103,15 +95,15 @@ static __device__ __forceinline__ void topkit_fused_stream(const topkit_fused_jo
             pages = ahead;
         }
         topkit_copy_async_arrive(&s->landed[stage].bits);
-        feed->sent++;
+        ++*sent;
     }
 }
 
 /* The next run, written to its slot by one thread: one whose gates were too high, or the next of the item at hand, or of the queue's next
  * item, or nothing while verdicts are still to come, or the end. Long ranges first: in a causal batch the last queries have them. */
 template <int HEADS>
-static __device__ __forceinline__ void topkit_fused_claim(const topkit_fused_job &job, topkit_fused_storage *s, unsigned r,
-                                                          topkit_fused_feed *feed) {
+static __device__ __forceinline__ void topkit_fused_claim(const topkit_fused_job &job, topkit_fused_storage *s, unsigned r) {
+    topkit_fused_feed *feed = &s->feed;
     topkit_fused_run *run = &s->runs[r % TOPKIT_FUSED_SLOTS];
     const int each = TOPKIT_FUSED_COLUMNS / HEADS, pieces = (job.tokens + each - 1) / each, items = pieces * job.splits;
     if (r >= 3) {
@@ -167,7 +159,7 @@ template <int HEADS>
 static __device__ __forceinline__ void topkit_fused_produce(const topkit_fused_job &job, topkit_fused_storage *s, unsigned char *ring,
                                                             unsigned char *queries) {
     const unsigned lane = threadIdx.x & 31;
-    topkit_fused_feed feed = {0, 0, 0, 0, 0, false};
+    unsigned sent = 0; /* stages, over all passes */
     for (unsigned step = 0;; step++) {
         const topkit_fused_pass pass = topkit_fused_pass_of(step);
         const unsigned r = pass.run;
@@ -175,14 +167,14 @@ static __device__ __forceinline__ void topkit_fused_produce(const topkit_fused_j
         if (pass.sample) {
             if (r >= 3) topkit_signal_wait(&s->settled[(r - 3) % TOPKIT_FUSED_SLOTS], (r - 3) / TOPKIT_FUSED_SLOTS);
             if (r >= 2) topkit_signal_wait(&s->scanned[r & 1], (r - 2) / 2); /* its queries' half is free */
-            if (lane == 0) topkit_fused_claim<HEADS>(job, s, r, &feed);
+            if (lane == 0) topkit_fused_claim<HEADS>(job, s, r);
             __syncwarp();
             if (run->count > 0) topkit_fused_copy_queries<HEADS>(job, s, *run, queries, r & 1);
             __syncwarp();
             if (lane == 0) topkit_signal_arrive(&s->announced[r % TOPKIT_FUSED_SLOTS]);
             if (run->first == TOPKIT_FUSED_END) break;
         }
-        topkit_fused_stream(job, s, ring, *run, pass.sample, &feed);
+        topkit_fused_stream(job, s, ring, *run, pass.sample, &sent);
     }
     if (lane == 0) topkit_queue_leave(job.out.queue, (int)gridDim.x);
 }

@@ -24,12 +24,22 @@
 
 static_assert(TOPKIT_FUSED_STAGES >= 2, "a team waits for its next stage before it gives the present one back");
 
+/* What the producer has claimed; zero in the beginning. */
+typedef struct topkit_fused_feed {
+    int next, end; /* queries of the present item that are still to be run */
+    int split;
+    unsigned idle; /* runs in a row that have nothing to do */
+    bool dry;      /* the queue has no more items */
+} topkit_fused_feed;
+
 typedef struct topkit_fused_storage {
     __align__(16) float weights[2][TOPKIT_FUSED_TEAMS][TOPKIT_FUSED_WEIGHTS]; /* by run and half of the columns */
     topkit_candidate hits[TOPKIT_FUSED_CONSUMER_WARPS * TOPKIT_FUSED_HITS * 32]; /* by warp, number and lane */
     float scales[TOPKIT_FUSED_STAGES][2][TOPKIT_FUSED_TILE];
     topkit_refiner_storage refiner;
     topkit_fused_run runs[TOPKIT_FUSED_SLOTS];
+    topkit_fused_feed feed;
+    unsigned served; /* steps that the service has gone through */
     unsigned failed[TOPKIT_FUSED_SLOTS]; /* the verdict: queries of the run whose gate was too high */
     /* By run and query: */
     unsigned long long gate[2][TOPKIT_FUSED_QUERIES]; /* key and bound */
