@@ -1,9 +1,9 @@
 /* fused_consume.cuh: the consumer warps of the fused indexer: products, scores, and what becomes of the scores.
  *
- * A team has one half of the columns, and every tile: its queries' weights stay in registers for a whole pass. A score that reaches its
+ * A team has the columns of one product, and every tile: its queries' weights stay in registers for a whole pass. A score that reaches its
  * query's gate costs its lane one store to shared memory; the warp appends what its lanes have kept back once one of them has no more room.
  *
- * A warp waits for nobody but the producer (a tile), the service (a run's gates; room in a buffer that was full) and its tensor cores.
+ * A warp waits for nobody but the relay (a tile), the service (a run's gates; room in a buffer that was full) and its team's products.
  */
 #ifndef TOPKIT_FUSED_CONSUME_CUH
 #define TOPKIT_FUSED_CONSUME_CUH
@@ -70,11 +70,13 @@ typedef struct topkit_fused_work {
     topkit_fused_weights weights;
 } topkit_fused_work;
 
-/* Scores of tile n of the pass, which is the tile-th from its first one, if it is there: scanned, they go past the gate; else to the sample or the matrix. */
+/* Scores of tile n of the pass, which is the tile-th from its first one, if it is there: scanned, they go past the gate; else to the sample
+ * or the matrix. */
 template <int HEADS, bool SCAN>
 static __device__ __forceinline__ void topkit_fused_use(const topkit_fused_job &job, topkit_fused_storage *s, const topkit_fused_run &run,
                                                         const topkit_fused_work &work, const topkit_fused_shares &shares,
-                                                        const float (&scale)[64 / HEADS], int n, int tile, bool there, topkit_fused_mine<HEADS> *mine) {
+                                                        const float (&scale)[64 / HEADS], int n, int tile, bool there,
+                                                        topkit_fused_mine<HEADS> *mine) {
     const unsigned lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
     const topkit_fused_scores_of<HEADS> sums = topkit_fused_sum<HEADS>(lane, shares);
     const unsigned length = there ? (unsigned)mine->length : 0;
@@ -99,8 +101,8 @@ static __device__ __forceinline__ void topkit_fused_use(const topkit_fused_job &
     }
 }
 
-/* A team's half of a pass; its first stage is number `number` of the ring's. While the accumulators of one tile go through the epilogue,
- * the tensor cores fill those of the next. */
+/* A team's part of a pass; its first stage is number `number` of the ring's. A tile's shares are summed while the other teams' products go
+ * on, and become scores while its own next one does. */
 template <int HEADS, bool SCAN>
 static __device__ __forceinline__ void topkit_fused_consume(const topkit_fused_job &job, topkit_fused_storage *s, const unsigned char *ring,
                                                             const unsigned char *columns, const topkit_fused_run &run,

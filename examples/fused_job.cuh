@@ -1,6 +1,6 @@
 /* fused_job.cuh: one launch of the fused indexer: its arguments, which queries share a stream of keys, and where its tiles lie.
  *
- * A run is up to 256 / heads consecutive queries whose ranges overlap and whose keys lie in the same pages: they see the same stream of key
+ * A run is up to 384 / heads consecutive queries whose ranges overlap and whose keys lie in the same pages: they see the same stream of key
  * tiles, each with a range of its own. A run has two passes over the block's ring of tiles:
  *
  *     sample   64 keys a tile, strided over the whole of the run's positions: their scores propose the thresholds
@@ -34,6 +34,7 @@ typedef struct topkit_fused_job {
     long long table_stride, page_bytes, scale_stride; /* of contiguous keys: 64 * 128 bytes and 64 scales a page */
     const int *tables, *starts, *ends; /* (tokens) or null */
     int tokens, positions, splits;
+    int together, pieces; /* queries of a run at most: as many as there are columns for, or fewer; and how many such pieces there are */
     float *matrix; /* null, or scores are written there and nothing is selected */
     long long matrix_stride;
     topkit_fused_merge *merges; /* (tokens) where there are splits */

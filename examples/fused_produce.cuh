@@ -14,7 +14,7 @@ static __device__ __forceinline__ void topkit_fused_copy_16(unsigned char *to, c
     topkit_copy_async_16((float *)to, (const float *)from);
 }
 
-/* Where a pass's tiles come from. All of it in registers: the producer is one warp, and its tiles must take it less time than the consumers. */
+/* Where a pass's tiles come from. All of it in registers: the producer is one warp, and a tile must take it less time than the consumers. */
 typedef struct topkit_fused_source {
     int low, high, stride; /* positions from low on and below high are read; rows of a tile are `stride` positions apart */
     const int *table;      /* pages of the run's keys; null: in order */
@@ -85,7 +85,8 @@ static __device__ __forceinline__ void topkit_fused_stream(const topkit_fused_jo
         if (use > 0) topkit_signal_wait(&s->empty[stage], use - 1);
         for (int half = 0; half < 2 && n < tiles; half++, n++) {
             unsigned char *const keys = ring + stage * TOPKIT_FUSED_STAGE_BYTES + half * TOPKIT_FUSED_TILE_BYTES;
-            const bool whole = from.stride == 1 && first % TOPKIT_FUSED_PAGE == 0 && first >= from.low && first + TOPKIT_FUSED_TILE <= from.high;
+            const bool inside = first >= from.low && first + TOPKIT_FUSED_TILE <= from.high;
+            const bool whole = inside && from.stride == 1 && first % TOPKIT_FUSED_PAGE == 0;
             tile = tile + step < tiles ? tile + step : tile + step - tiles; /* the first tile's, behind the last one */
             const int next = origin + tile * TOPKIT_FUSED_TILE * from.stride;
             const topkit_fused_pages ahead = topkit_fused_look_up(from, next);
@@ -101,11 +102,10 @@ static __device__ __forceinline__ void topkit_fused_stream(const topkit_fused_jo
 
 /* The next run, written to its slot by one thread: one whose gates were too high, or the next of the item at hand, or of the queue's next
  * item, or nothing while verdicts are still to come, or the end. Long ranges first: in a causal batch the last queries have them. */
-template <int HEADS>
 static __device__ __forceinline__ void topkit_fused_claim(const topkit_fused_job &job, topkit_fused_storage *s, unsigned r) {
     topkit_fused_feed *feed = &s->feed;
     topkit_fused_run *run = &s->runs[r % TOPKIT_FUSED_SLOTS];
-    const int each = TOPKIT_FUSED_COLUMNS / HEADS, pieces = (job.tokens + each - 1) / each, items = pieces * job.splits;
+    const int each = job.together;
     if (r >= 3) {
         const unsigned before = (r - 3) % TOPKIT_FUSED_SLOTS, failed = s->failed[before];
         if (failed) {
@@ -116,9 +116,9 @@ static __device__ __forceinline__ void topkit_fused_claim(const topkit_fused_job
     }
     if (feed->next >= feed->end && !feed->dry) {
         const int item = r == 0 ? (int)blockIdx.x : topkit_queue_claim(job.out.queue, (int)gridDim.x);
-        feed->dry = item >= items;
+        feed->dry = item >= job.pieces * job.splits;
         if (!feed->dry) {
-            feed->next = (pieces - 1 - item / job.splits) * each;
+            feed->next = (job.pieces - 1 - item / job.splits) * each;
             feed->end = feed->next + each < job.tokens ? feed->next + each : job.tokens;
             feed->split = item % job.splits;
         }
@@ -167,7 +167,7 @@ static __device__ __forceinline__ void topkit_fused_produce(const topkit_fused_j
         if (pass.sample) {
             if (r >= 3) topkit_signal_wait(&s->settled[(r - 3) % TOPKIT_FUSED_SLOTS], (r - 3) / TOPKIT_FUSED_SLOTS);
             if (r >= 2) topkit_signal_wait(&s->scanned[r & 1], (r - 2) / 2); /* its queries' half is free */
-            if (lane == 0) topkit_fused_claim<HEADS>(job, s, r);
+            if (lane == 0) topkit_fused_claim(job, s, r);
             __syncwarp();
             if (run->count > 0) topkit_fused_copy_queries<HEADS>(job, s, *run, queries, r & 1);
             __syncwarp();

@@ -8,11 +8,11 @@
  *   topkit_fused_product_wait(d)                    until it is d's again
  *
  * One product at a time is under way for a warpgroup: the compiler orders all others behind it where accumulators of one are read while
- * two are in flight (it says so: C7514). wait(d0), begin(d1), use d0, wait(d1), begin(d0), use d1, .. keeps the tensor cores as busy.
+ * two are in flight (it says so: C7514). Several warpgroups by turns keep the tensor cores busy.
  *
  * Keys are the rows of the product (M) and heads its columns (N): thread t of the four warps then holds, for two keys, a quarter of the
- * heads of each query side by side in registers, and the sum over heads needs two exchanges between lanes. (With heads as rows a
- * thread would hold two heads of many keys, and every score would be summed across 8 lanes and 4 warps.)
+ * columns side by side in registers. (With heads as rows a thread would hold two heads of many keys, and every score would be summed across
+ * 8 lanes and 4 warps.)
  *
  *   d[4 j + 2 r + e], j = 0 .. 15, of thread t: key 16 (t / 32) + (t % 32) / 4 + 8 r, column 8 j + 2 (t % 4) + e
  *

@@ -1,7 +1,7 @@
 /* fused_score.cuh: from accumulators to scores: the epilogue's arithmetic, and the order of its sums.
  *
- * A product's 128 columns are 2 queries of 64 heads or 4 of 32. They are dealt out so that lane c of four (c = lane mod 4) holds 32 heads of
- * one query, for two keys. The score of a key is, in FP32, for each 32 heads, h = 0, 32:
+ * A product's 128 columns are 2 queries of 64 heads or 4 of 32. They are dealt out so that lane c of four (c = lane mod 4) holds 32 heads
+ * of one query, for two keys. The score of a key is, in FP32, for each 32 heads, h = 0, 32:
  *
  *   p     = the chain p = fma(weight[g], max(dot[g], 0), p) over the even heads g = h, h + 2, .. h + 30, from p = 0
  *   q     = the chain q = fma(weight[g], max(dot[g], 0) / 2^25, q) over the odd ones, g = h + 1, h + 3, .. h + 31, from q = 0

@@ -14,7 +14,7 @@
 #define TOPKIT_FUSED_STAGES 4 /* of two tiles each; the second one of a pass's last stage may be missing */
 #define TOPKIT_FUSED_HITS 12  /* scores above the gate that a lane keeps back before its warp appends them */
 #define TOPKIT_FUSED_SLOTS 4 /* runs that are announced and not settled */
-/* At the kernel's entry each thread has 168 registers: 65536 / 384. */
+/* At the kernel's entry each thread has 128 registers: 65536 / 512. */
 #define TOPKIT_FUSED_CONSUMER_REGISTERS 144
 #define TOPKIT_FUSED_SERVICE_REGISTERS 80
 
@@ -33,7 +33,7 @@ typedef struct topkit_fused_feed {
 } topkit_fused_feed;
 
 typedef struct topkit_fused_storage {
-    __align__(16) float weights[2][TOPKIT_FUSED_TEAMS][TOPKIT_FUSED_WEIGHTS]; /* by run and half of the columns */
+    __align__(16) float weights[2][TOPKIT_FUSED_TEAMS][TOPKIT_FUSED_WEIGHTS]; /* by run and team */
     topkit_candidate hits[TOPKIT_FUSED_CONSUMER_WARPS * TOPKIT_FUSED_HITS * 32]; /* by warp, number and lane */
     float scales[TOPKIT_FUSED_STAGES][2][TOPKIT_FUSED_TILE];
     topkit_refiner_storage refiner;

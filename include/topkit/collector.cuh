@@ -88,10 +88,10 @@ TOPKIT_FN bool topkit_collect_staged(topkit_group g, topkit_collector c, const f
     return true;
 }
 
-/* For scores of several rows in one warp, a row's here and another row's there, as a tensor core's accumulators lie: room for the `hits` (31
- * at most) of each lane, behind those of its mates below: *slot. `mates` are the lanes whose collector is the caller's; all of them name
- * the same one, and every lane is in one such class. Five votes, and one atomic a class. Returns the hits of the class, or -1: no room (they
- * stay in the count). Where somebody compacts while others collect, a topkit_fence_block belongs between this and the stores. */
+/* For scores of several rows in one warp, a row's here and another row's there, as a tensor core's accumulators lie: room for the `hits`
+ * (31 at most) of each lane, behind those of its mates below: *slot. `mates` are the lanes whose collector is the caller's; all of them
+ * name the same one, and every lane is in one such class. Five votes, and one atomic a class. Returns the hits of the class, or -1: no room
+ * (they stay in the count). Where somebody compacts while others collect, a topkit_fence_block belongs between this and the stores. */
 TOPKIT_FN int topkit_collect_lanes(topkit_group g, topkit_collector c, unsigned mates, unsigned hits, topkit_candidate **slot) {
     const int leader = __ffs((int)mates) - 1;
     unsigned total = 0, below = 0, base = 0;
