@@ -14,10 +14,11 @@ enum {
 };
 static_assert(CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 <= 65536, "fused.h: 64 KB a query");
 static_assert(SPLIT_CAPACITY * 8 + TOPKIT_FUSED_SAMPLE * 4 + SPLIT_MAX_K * 8 <= 65536, "fused.h: 64 KB a query and split");
-static_assert(CAPACITY >= TOPKIT_FUSED_MAX_K + 32 && SPLIT_CAPACITY >= SPLIT_MAX_K + 32, "a compacted buffer has room for an append");
+enum { APPEND = 16 * TOPKIT_FUSED_HITS }; /* most candidates that a warp appends to a query's */
+static_assert(CAPACITY >= TOPKIT_FUSED_MAX_K + APPEND && SPLIT_CAPACITY >= SPLIT_MAX_K + APPEND, "a compacted buffer has room for one");
 
 typedef struct fused_plan {
-    int blocks, splits, capacity;
+    int blocks, splits, capacity, together, pieces;
     size_t merged_at, bytes;
 } fused_plan;
 
@@ -66,20 +67,31 @@ static int check_outputs(const topkit_fused_params *p) {
     return TOPKIT_OK;
 }
 
+/* Queries that make a run. A block answers them one after another, about 28 us each, but scans their keys once: a tile takes it about 0.4 us.
+ * Where blocks are many and keys are few, the former counts more; `most` where the caller has said how to split. */
+static int queries_together(const topkit_fused_params *p, int most, int blocks) {
+    const double work = (double)p->tokens * p->positions / 64.0 * 0.4 / blocks; /* us of each block, if runs were of one query */
+    int together = p->splits > 0 ? most : at_most(most, (p->tokens + blocks - 1) / blocks);
+    while (together < most && together * together * 28.0 < work) together++;
+    return together > 0 ? together : 1;
+}
+
 static int make_plan(const topkit_fused_params *p, fused_plan *plan) {
     topkit_device_facts facts;
     const int status = topkit_host_facts(&facts);
     if (status != TOPKIT_OK) return status;
     if (facts.arch != 90 || facts.shared_per_block < (int)TOPKIT_FUSED_SHARED) return TOPKIT_ERROR_DEVICE;
-    const int each = TOPKIT_FUSED_COLUMNS / p->heads, runs = (p->tokens + each - 1) / each;
+    const int each = TOPKIT_FUSED_COLUMNS / p->heads;
+    plan->together = queries_together(p, each, facts.sm_count);
+    plan->pieces = (p->tokens + plan->together - 1) / plan->together;
     plan->splits = p->splits;
     if (plan->splits == 0) {
-        plan->splits = runs > 0 ? at_most(facts.sm_count / runs, p->positions / SPLIT_MIN_POSITIONS) : 1;
+        plan->splits = plan->pieces > 0 ? at_most(facts.sm_count / plan->pieces, p->positions / SPLIT_MIN_POSITIONS) : 1;
         plan->splits = at_most(plan->splits, TOPKIT_FUSED_MAX_SPLITS);
         if (plan->splits < 1 || p->k > SPLIT_MAX_K || p->tokens > TOPKIT_FUSED_SPLIT_TOKENS) plan->splits = 1;
     }
     plan->capacity = plan->splits > 1 ? SPLIT_CAPACITY : CAPACITY;
-    plan->blocks = at_most(runs * plan->splits, facts.sm_count);
+    plan->blocks = at_most(plan->pieces * plan->splits, facts.sm_count);
     const size_t buffer = (size_t)plan->capacity * sizeof(topkit_candidate) + TOPKIT_FUSED_SAMPLE * sizeof(float);
     const size_t merges = plan->splits > 1 ? (size_t)p->tokens : 0;
     plan->merged_at = sizeof(fused_front) + (size_t)plan->blocks * 2 * (size_t)each * buffer;
@@ -113,6 +125,8 @@ static topkit_fused_job make_job(const topkit_fused_params *p, const fused_plan 
     job.tokens = p->tokens;
     job.positions = p->positions;
     job.splits = plan->splits;
+    job.together = plan->together;
+    job.pieces = plan->pieces;
     job.merges = front->merges;
     job.buffers = (unsigned char *)(front + 1);
     job.merged = (topkit_candidate *)((unsigned char *)p->workspace + plan->merged_at);

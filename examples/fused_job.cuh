@@ -1,6 +1,6 @@
 /* fused_job.cuh: one launch of the fused indexer: its arguments, which queries share a stream of keys, and where its tiles lie.
  *
- * A run is up to 256 / heads consecutive queries whose ranges overlap and whose keys lie in the same pages: they see the same stream of key
+ * A run is up to 384 / heads consecutive queries whose ranges overlap and whose keys lie in the same pages: they see the same stream of key
  * tiles, each with a range of its own. A run has two passes over the block's ring of tiles:
  *
  *     sample   64 keys a tile, strided over the whole of the run's positions: their scores propose the thresholds
@@ -15,8 +15,9 @@
 #include "fused_score.cuh"
 #include "select_job.cuh"
 
-#define TOPKIT_FUSED_COLUMNS (2 * TOPKIT_FUSED_HALF) /* heads of all queries of a run */
-#define TOPKIT_FUSED_QUERIES 8                       /* queries of a run at most */
+#define TOPKIT_FUSED_TEAMS 3 /* warpgroups of consumers; each has the columns of one product, and every tile */
+#define TOPKIT_FUSED_COLUMNS (TOPKIT_FUSED_TEAMS * TOPKIT_FUSED_HALF) /* heads of all queries of a run */
+#define TOPKIT_FUSED_QUERIES (TOPKIT_FUSED_COLUMNS / 32) /* queries of a run at most */
 #define TOPKIT_FUSED_SAMPLE 4096                     /* scores of a query's sample at most */
 #define TOPKIT_FUSED_MIN_RANK 32                     /* samples that a proposal rests on, where there is room for so many */
 
@@ -33,6 +34,7 @@ typedef struct topkit_fused_job {
     long long table_stride, page_bytes, scale_stride; /* of contiguous keys: 64 * 128 bytes and 64 scales a page */
     const int *tables, *starts, *ends; /* (tokens) or null */
     int tokens, positions, splits;
+    int together, pieces; /* queries of a run at most: as many as there are columns for, or fewer; and how many such pieces there are */
     float *matrix; /* null, or scores are written there and nothing is selected */
     long long matrix_stride;
     topkit_fused_merge *merges; /* (tokens) where there are splits */
@@ -73,15 +75,10 @@ TOPKIT_JOB_FN int topkit_fused_tiles(const topkit_fused_run &run) {
     return run.high > run.low ? (run.high - topkit_fused_origin(run) + TOPKIT_FUSED_TILE - 1) / TOPKIT_FUSED_TILE : 0;
 }
 
-/* Tile n of a scan, before its split's: n itself, or where the shuffle puts it. */
-TOPKIT_JOB_FN int topkit_fused_tile(const topkit_fused_run &run, int n) {
-    return run.step == 0 ? n : (int)((long long)n * run.step % run.tiles);
-}
-
-/* Tile n of a pass: its first position; its rows are `stride` positions apart. */
-TOPKIT_JOB_FN int topkit_fused_first(const topkit_fused_run &run, bool sample, int n) {
-    if (sample) return run.sample_first + n * TOPKIT_FUSED_TILE * run.sample_stride;
-    return topkit_fused_origin(run) + (run.tile + topkit_fused_tile(run, n)) * TOPKIT_FUSED_TILE;
+/* The first position of a pass's first tile; its rows are `stride` positions apart. A shuffle begins there as well: tile n is the
+ * (n * step mod tiles)-th from there on. */
+TOPKIT_JOB_FN int topkit_fused_first(const topkit_fused_run &run, bool sample) {
+    return sample ? run.sample_first : topkit_fused_origin(run) + run.tile * TOPKIT_FUSED_TILE;
 }
 TOPKIT_JOB_FN int topkit_fused_stride(const topkit_fused_run &run, bool sample) { return sample ? run.sample_stride : 1; }
 
@@ -160,11 +157,6 @@ TOPKIT_JOB_FN void topkit_fused_repeat_run(const topkit_fused_run *before, unsig
     for (int q = 0; q < run->count; q++) {
         if (!(failed >> q & 1)) run->length[q] = 0;
     }
-}
-
-/* The page of a position. Contiguous keys are pages in ascending order. */
-TOPKIT_JOB_FN int topkit_fused_page(const topkit_fused_job &job, int table, int position) {
-    return job.page_table ? job.page_table[table * job.table_stride + position / TOPKIT_FUSED_PAGE] : position / TOPKIT_FUSED_PAGE;
 }
 
 #endif

@@ -1,7 +1,8 @@
 /* fused_produce.cuh: the producer warp of the fused indexer: claims runs, and copies their queries and key tiles.
  *
- * Copies are asynchronous, 16 bytes each; the warp waits for the oldest of several tiles that are under way, makes it visible to the tensor
- * cores and says so. It never waits for a stage while a tile that frees it is unannounced (the assertion in fused_storage.cuh).
+ * Copies are asynchronous, 16 bytes each, and tell a signal when they have landed; the producer waits for nothing but free stages. What has
+ * been copied must be made visible to the tensor cores before they read it, and the fence that does so waits for every access that its
+ * thread has under way. So another warp that has none, the relay, waits for a tile, fences it and passes it on.
  */
 #ifndef TOPKIT_FUSED_PRODUCE_CUH
 #define TOPKIT_FUSED_PRODUCE_CUH
@@ -9,103 +10,102 @@
 #include "fused_storage.cuh"
 
 #if TOPKIT_HAS_WGMMA
-typedef struct topkit_fused_feed {
-    unsigned sent, told; /* tiles copied, and announced; over all passes */
-    int next, end;       /* queries of the present item that are still to be run */
-    int split;
-    unsigned idle;       /* runs in a row that have nothing to do */
-    bool dry;            /* the queue has no more items */
-} topkit_fused_feed;
-
-/* Announces the oldest tile that is not yet announced, once it is there: at most LEFT later ones may still be under way. */
-template <int LEFT>
-static __device__ __forceinline__ void topkit_fused_tell(topkit_fused_storage *s, topkit_fused_feed *feed) {
-    topkit_copy_async_wait_left<LEFT>();
-    topkit_fused_publish();
-    __syncwarp();
-    if ((threadIdx.x & 31) == 0) topkit_signal_arrive(&s->full[feed->told % TOPKIT_FUSED_STAGES]);
-    feed->told++;
-}
-
 static __device__ __forceinline__ void topkit_fused_copy_16(unsigned char *to, const unsigned char *from) {
     topkit_copy_async_16((float *)to, (const float *)from);
 }
 
-/* Pages of a tile's rows: each lane looks up those of rows `lane` and `lane` + 32. */
+/* Where a pass's tiles come from. All of it in registers: the producer is one warp, and a tile must take it less time than the consumers. */
+typedef struct topkit_fused_source {
+    int low, high, stride; /* positions from low on and below high are read; rows of a tile are `stride` positions apart */
+    const int *table;      /* pages of the run's keys; null: in order */
+} topkit_fused_source;
+
+/* Pages of a tile's rows `lane` and `lane` + 32, which each lane looks up. */
 typedef struct topkit_fused_pages {
     int page[2];
 } topkit_fused_pages;
-static __device__ __forceinline__ topkit_fused_pages topkit_fused_look_up(const topkit_fused_job &job, const topkit_fused_run &run,
-                                                                          int first, int stride) {
+static __device__ __forceinline__ topkit_fused_pages topkit_fused_look_up(topkit_fused_source from, int first) {
     topkit_fused_pages pages;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int position = first + ((int)(threadIdx.x & 31) + 32 * i) * stride;
-        pages.page[i] = position >= run.low && position < run.high ? topkit_fused_page(job, run.table, position) : 0;
+        const int position = first + ((int)(threadIdx.x & 31) + 32 * i) * from.stride;
+        pages.page[i] = position / TOPKIT_FUSED_PAGE;
+        if (from.table) pages.page[i] = position >= from.low && position < from.high ? from.table[pages.page[i]] : 0;
     }
     return pages;
 }
 
-/* One tile of keys. Positions outside the run's are not read: their rows hold what was there, and no query looks at them. */
-static __device__ __forceinline__ void topkit_fused_copy_tile(const topkit_fused_job &job, const topkit_fused_run &run, int first,
-                                                              int stride, topkit_fused_pages pages, unsigned char *stage, float *scales) {
-    const int lane = (int)(threadIdx.x & 31), row = lane >> 3, piece = lane & 7;
-    if (stride == 1 && first % TOPKIT_FUSED_PAGE == 0 && first >= run.low && first + TOPKIT_FUSED_TILE <= run.high) { /* a whole page */
-        const int page = __shfl_sync(TOPKIT_FULL_MASK, pages.page[0], 0);
-        const unsigned char *from = job.keys + page * job.page_bytes + row * TOPKIT_FUSED_ROW + piece * 16;
+/* One tile that is a whole page. */
+static __device__ __forceinline__ void topkit_fused_copy_page(const topkit_fused_job &job, int page, unsigned char *stage, float *scales) {
+    const unsigned lane = threadIdx.x & 31;
+    const unsigned char *from = job.keys + page * job.page_bytes + lane * 16;
+    unsigned char *const even = stage + topkit_fused_swizzle(lane >> 3, lane & 7);
+    unsigned char *const odd = stage + topkit_fused_swizzle((lane >> 3) + 4, lane & 7);
 #pragma unroll
-        for (int i = 0; i < TOPKIT_FUSED_TILE / 4; i++)
-            topkit_fused_copy_16(stage + topkit_fused_swizzle((unsigned)(row + 4 * i), (unsigned)piece), from + i * 4 * TOPKIT_FUSED_ROW);
-    } else {
-#pragma unroll
-        for (int i = 0; i < TOPKIT_FUSED_TILE / 4; i++) {
-            const int r = row + 4 * i, position = first + r * stride;
-            const long long page = __shfl_sync(TOPKIT_FULL_MASK, pages.page[i / 8], r & 31);
-            if (position >= run.low && position < run.high)
-                topkit_fused_copy_16(stage + topkit_fused_swizzle((unsigned)r, (unsigned)piece),
-                                     job.keys + page * job.page_bytes + position % TOPKIT_FUSED_PAGE * TOPKIT_FUSED_ROW + piece * 16);
-        }
-    }
+    for (int i = 0; i < TOPKIT_FUSED_TILE / 4; i++) /* 4 rows each; the swizzle repeats after 8 */
+        topkit_fused_copy_16((i % 2 ? odd : even) + i / 2 * (8 * TOPKIT_FUSED_ROW), from + i * (4 * TOPKIT_FUSED_ROW));
     if (job.scales) {
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const int position = first + (lane + 32 * i) * stride;
-            if (position >= run.low && position < run.high)
-                topkit_copy_async_4(scales + lane + 32 * i,
-                                    job.scales + pages.page[i] * job.scale_stride + position % TOPKIT_FUSED_PAGE);
-        }
+        const float *scale = job.scales + page * job.scale_stride + lane;
+        topkit_copy_async_4(scales + lane, scale);
+        topkit_copy_async_4(scales + lane + 32, scale + 32);
     }
-    topkit_copy_async_commit();
+}
+
+/* Any other tile. Positions outside the run's are not read: their rows hold what was there, and no query looks at them. */
+static __device__ __forceinline__ void topkit_fused_copy_rows(const topkit_fused_job &job, topkit_fused_source from, int first,
+                                                              topkit_fused_pages pages, unsigned char *stage, float *scales) {
+    const unsigned lane = threadIdx.x & 31, row = lane >> 3, piece = lane & 7;
+    long long at[2]; /* bytes from the first key's, of rows lane and lane + 32; below 0: not read */
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int position = first + ((int)lane + 32 * i) * from.stride, slot = position % TOPKIT_FUSED_PAGE;
+        const bool there = position >= from.low && position < from.high;
+        at[i] = there ? pages.page[i] * job.page_bytes + slot * TOPKIT_FUSED_ROW : -1;
+        if (there && job.scales) topkit_copy_async_4(scales + lane + 32 * i, job.scales + pages.page[i] * job.scale_stride + slot);
+    }
+#pragma unroll
+    for (unsigned i = 0; i < TOPKIT_FUSED_TILE / 4; i++) {
+        const long long key = __shfl_sync(TOPKIT_FULL_MASK, at[i / 8], (int)(row + 4 * (i % 8)));
+        if (key >= 0) topkit_fused_copy_16(stage + topkit_fused_swizzle(row + 4 * i, piece), job.keys + key + piece * 16);
+    }
 }
 
 /* All tiles of a pass. A tile's pages are looked up one tile ahead: their numbers' way from memory costs nothing then. */
 static __device__ __forceinline__ void topkit_fused_stream(const topkit_fused_job &job, topkit_fused_storage *s, unsigned char *ring,
-                                                           const topkit_fused_run &run, bool sample, topkit_fused_feed *feed) {
-    const int tiles = sample ? run.samples : run.tiles, stride = topkit_fused_stride(run, sample);
+                                                           const topkit_fused_run &run, bool sample, unsigned *sent) {
+    const int tiles = sample ? run.samples : run.tiles, step = sample || run.step == 0 ? 1 : run.step;
+    const int origin = topkit_fused_first(run, sample);
+    const topkit_fused_source from = {run.low, run.high, topkit_fused_stride(run, sample),
+                                      job.page_table ? job.page_table + run.table * job.table_stride : nullptr};
     if (tiles == 0) return;
-    int first = topkit_fused_first(run, sample, 0);
-    topkit_fused_pages pages = topkit_fused_look_up(job, run, first, stride);
-    for (int n = 0; n < tiles; n++) {
-        const unsigned stage = feed->sent % TOPKIT_FUSED_STAGES, use = feed->sent / TOPKIT_FUSED_STAGES;
-        const int next = topkit_fused_first(run, sample, n + 1 < tiles ? n + 1 : n);
-        const topkit_fused_pages ahead = topkit_fused_look_up(job, run, next, stride);
+    int first = origin, tile = 0;
+    topkit_fused_pages pages = topkit_fused_look_up(from, first);
+    for (int n = 0; n < tiles;) {
+        const unsigned stage = *sent % TOPKIT_FUSED_STAGES, use = *sent / TOPKIT_FUSED_STAGES;
         if (use > 0) topkit_signal_wait(&s->empty[stage], use - 1);
-        topkit_fused_copy_tile(job, run, first, stride, pages, ring + stage * TOPKIT_FUSED_STAGE_BYTES, s->scales[stage]);
-        first = next;
-        pages = ahead;
-        feed->sent++;
-        if (feed->sent - feed->told > TOPKIT_FUSED_LAG) topkit_fused_tell<TOPKIT_FUSED_LAG>(s, feed);
+        for (int half = 0; half < 2 && n < tiles; half++, n++) {
+            unsigned char *const keys = ring + stage * TOPKIT_FUSED_STAGE_BYTES + half * TOPKIT_FUSED_TILE_BYTES;
+            const bool inside = first >= from.low && first + TOPKIT_FUSED_TILE <= from.high;
+            const bool whole = inside && from.stride == 1 && first % TOPKIT_FUSED_PAGE == 0;
+            tile = tile + step < tiles ? tile + step : tile + step - tiles; /* the first tile's, behind the last one */
+            const int next = origin + tile * TOPKIT_FUSED_TILE * from.stride;
+            const topkit_fused_pages ahead = topkit_fused_look_up(from, next);
+            if (whole) topkit_fused_copy_page(job, pages.page[0], keys, s->scales[stage][half]);
+            else topkit_fused_copy_rows(job, from, first, pages, keys, s->scales[stage][half]);
+            first = next;
+            pages = ahead;
+        }
+        topkit_copy_async_arrive(&s->landed[stage].bits);
+        ++*sent;
     }
-    while (feed->told != feed->sent) topkit_fused_tell<0>(s, feed);
 }
 
 /* The next run, written to its slot by one thread: one whose gates were too high, or the next of the item at hand, or of the queue's next
  * item, or nothing while verdicts are still to come, or the end. Long ranges first: in a causal batch the last queries have them. */
-template <int HEADS>
-static __device__ __forceinline__ void topkit_fused_claim(const topkit_fused_job &job, topkit_fused_storage *s, unsigned r,
-                                                          topkit_fused_feed *feed) {
+static __device__ __forceinline__ void topkit_fused_claim(const topkit_fused_job &job, topkit_fused_storage *s, unsigned r) {
+    topkit_fused_feed *feed = &s->feed;
     topkit_fused_run *run = &s->runs[r % TOPKIT_FUSED_SLOTS];
-    const int each = TOPKIT_FUSED_COLUMNS / HEADS, pieces = (job.tokens + each - 1) / each, items = pieces * job.splits;
+    const int each = job.together;
     if (r >= 3) {
         const unsigned before = (r - 3) % TOPKIT_FUSED_SLOTS, failed = s->failed[before];
         if (failed) {
@@ -116,9 +116,9 @@ static __device__ __forceinline__ void topkit_fused_claim(const topkit_fused_job
     }
     if (feed->next >= feed->end && !feed->dry) {
         const int item = r == 0 ? (int)blockIdx.x : topkit_queue_claim(job.out.queue, (int)gridDim.x);
-        feed->dry = item >= items;
+        feed->dry = item >= job.pieces * job.splits;
         if (!feed->dry) {
-            feed->next = (pieces - 1 - item / job.splits) * each;
+            feed->next = (job.pieces - 1 - item / job.splits) * each;
             feed->end = feed->next + each < job.tokens ? feed->next + each : job.tokens;
             feed->split = item % job.splits;
         }
@@ -144,8 +144,10 @@ static __device__ __forceinline__ void topkit_fused_copy_queries(const topkit_fu
     const unsigned char *from = job.queries + (long long)run.first * HEADS * TOPKIT_FUSED_ROW;
     const float *weights = job.weights + (long long)run.first * HEADS;
     queries += b * TOPKIT_FUSED_QUERY_BYTES;
-    for (int p = lane; p < columns * 8; p += 32)
-        topkit_fused_copy_16(queries + topkit_fused_swizzle((unsigned)p >> 3, (unsigned)p & 7), from + p * 16);
+    for (int p = lane; p < columns * 8; p += 32) {
+        const unsigned head = (unsigned)p >> 3, team = head / TOPKIT_FUSED_HALF, column = topkit_fused_column(head % TOPKIT_FUSED_HALF);
+        topkit_fused_copy_16(queries + topkit_fused_swizzle(team * TOPKIT_FUSED_HALF + column, (unsigned)p & 7), from + p * 16);
+    }
     topkit_copy_async_commit();
     for (int c = lane; c < columns; c += 32)
         s->weights[b][c / TOPKIT_FUSED_HALF][topkit_fused_weight_at((unsigned)c % TOPKIT_FUSED_HALF)] = weights[c];
@@ -157,7 +159,7 @@ template <int HEADS>
 static __device__ __forceinline__ void topkit_fused_produce(const topkit_fused_job &job, topkit_fused_storage *s, unsigned char *ring,
                                                             unsigned char *queries) {
     const unsigned lane = threadIdx.x & 31;
-    topkit_fused_feed feed = {0, 0, 0, 0, 0, 0, false};
+    unsigned sent = 0; /* stages, over all passes */
     for (unsigned step = 0;; step++) {
         const topkit_fused_pass pass = topkit_fused_pass_of(step);
         const unsigned r = pass.run;
@@ -165,16 +167,34 @@ static __device__ __forceinline__ void topkit_fused_produce(const topkit_fused_j
         if (pass.sample) {
             if (r >= 3) topkit_signal_wait(&s->settled[(r - 3) % TOPKIT_FUSED_SLOTS], (r - 3) / TOPKIT_FUSED_SLOTS);
             if (r >= 2) topkit_signal_wait(&s->scanned[r & 1], (r - 2) / 2); /* its queries' half is free */
-            if (lane == 0) topkit_fused_claim<HEADS>(job, s, r, &feed);
+            if (lane == 0) topkit_fused_claim(job, s, r);
             __syncwarp();
             if (run->count > 0) topkit_fused_copy_queries<HEADS>(job, s, *run, queries, r & 1);
             __syncwarp();
             if (lane == 0) topkit_signal_arrive(&s->announced[r % TOPKIT_FUSED_SLOTS]);
             if (run->first == TOPKIT_FUSED_END) break;
         }
-        topkit_fused_stream(job, s, ring, *run, pass.sample, &feed);
+        topkit_fused_stream(job, s, ring, *run, pass.sample, &sent);
     }
     if (lane == 0) topkit_queue_leave(job.out.queue, (int)gridDim.x);
+}
+
+/* The relay warp: passes each stage on to the consumers once it has landed. */
+static __device__ __forceinline__ void topkit_fused_relay(topkit_fused_storage *s) {
+    if ((threadIdx.x & 31) != 0) return;
+    unsigned number = 0;
+    for (unsigned step = 0;; step++) {
+        const topkit_fused_pass pass = topkit_fused_pass_of(step);
+        const topkit_fused_run *run = &s->runs[pass.run % TOPKIT_FUSED_SLOTS];
+        if (pass.sample) topkit_signal_wait(&s->announced[pass.run % TOPKIT_FUSED_SLOTS], pass.run / TOPKIT_FUSED_SLOTS);
+        if (run->first == TOPKIT_FUSED_END) return;
+        for (int left = topkit_fused_stages(pass.sample ? run->samples : run->tiles); left > 0; left--, number++) {
+            const unsigned stage = number % TOPKIT_FUSED_STAGES;
+            topkit_signal_wait(&s->landed[stage], number / TOPKIT_FUSED_STAGES);
+            topkit_fused_publish();
+            topkit_signal_arrive(&s->full[stage]);
+        }
+    }
 }
 #endif
 

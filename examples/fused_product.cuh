@@ -8,11 +8,11 @@
  *   topkit_fused_product_wait(d)                    until it is d's again
  *
  * One product at a time is under way for a warpgroup: the compiler orders all others behind it where accumulators of one are read while
- * two are in flight (it says so: C7514). wait(d0), begin(d1), use d0, wait(d1), begin(d0), use d1, .. keeps the tensor cores as busy.
+ * two are in flight (it says so: C7514). Several warpgroups by turns keep the tensor cores busy.
  *
  * Keys are the rows of the product (M) and heads its columns (N): thread t of the four warps then holds, for two keys, a quarter of the
- * heads of each query side by side in registers, and the sum over heads needs two exchanges between lanes. (With heads as rows a
- * thread would hold two heads of many keys, and every score would be summed across 8 lanes and 4 warps.)
+ * columns side by side in registers. (With heads as rows a thread would hold two heads of many keys, and every score would be summed across
+ * 8 lanes and 4 warps.)
  *
  *   d[4 j + 2 r + e], j = 0 .. 15, of thread t: key 16 (t / 32) + (t % 32) / 4 + 8 r, column 8 j + 2 (t % 4) + e
  *
@@ -119,6 +119,18 @@ TOPKIT_PRODUCT_FN void topkit_fused_step(float (&d)[TOPKIT_FUSED_SUMS], unsigned
         : "l"(a), "l"(b), "n"(ADDS));
 }
 #endif
+
+/* max(dot, 0) / 2^25, exactly, and 0 for a NaN: no dot product of 128 pairs of e4m3 exceeds 448 * 448 * 128 < 2^25. What saturates goes
+ * through the multipliers, which have time left; max does not. */
+TOPKIT_PRODUCT_FN float topkit_fused_part(float dot) {
+#if TOPKIT_PTX
+    float x;
+    asm("mul.rn.sat.f32 %0, %1, 0f33000000;" : "=f"(x) : "f"(dot));
+    return x;
+#else
+    return dot > 0.0f ? dot * 0x1p-25f : 0.0f;
+#endif
+}
 
 TOPKIT_PRODUCT_FN void topkit_fused_product_begin(float (&d)[TOPKIT_FUSED_SUMS], const unsigned char *keys, const unsigned char *columns) {
 #ifdef TOPKIT_SIMT

@@ -1,19 +1,18 @@
 /* fused_score.cuh: from accumulators to scores: the epilogue's arithmetic, and the order of its sums.
  *
- * A product's 128 columns are 2 queries of 64 heads or 4 of 32. Lane c of four (c = lane mod 4) holds the heads h with (h / 2) mod 4 = c of
- * each of them, for two keys. The score of a key is, in FP32,
+ * A product's 128 columns are 2 queries of 64 heads or 4 of 32. They are dealt out so that lane c of four (c = lane mod 4) holds 32 heads
+ * of one query, for two keys. The score of a key is, in FP32, for each 32 heads, h = 0, 32:
  *
- *   p_c   = the chain p = fma(weight[h], max(dot[h], 0), p) over those heads h in ascending order, from p = 0
- *   sum   = (p_0 + p_2) + (p_1 + p_3)
- *   score = sum * scale
+ *   p     = the chain p = fma(weight[g], max(dot[g], 0), p) over the even heads g = h, h + 2, .. h + 30, from p = 0
+ *   q     = the chain q = fma(weight[g], max(dot[g], 0) / 2^25, q) over the odd ones, g = h + 1, h + 3, .. h + 31, from q = 0
+ *   s_h   = fma(q, 2^25, p), which is p + q (a sum of odd heads below 2^-100 may lose bits on its way)
+ *   score = s_0 * scale, or (s_0 + s_32) * scale of 64 heads
  *
  * on every path and on the CPU executor. A dot product that is NaN counts as 0, as max(NaN, 0) does.
  *
- * Cost, for a lane's 64 accumulators of a product: 64 max and 64 fma, 8 loads of 4 weights, and to bring the sums of the four lanes
- * together 12 instructions for 64 heads (24 for 32): each exchange hands half of the sums to the partner, so that in
- * the end each lane has one whole score (two) and there is nothing left to broadcast. In sm_90a code of nvcc 13.0 the whole loop over a
- * tile, barriers, descriptors and compare included, has about 420 instructions for 64 heads and both halves of the columns: 3.3 for each
- * head of a score.
+ * Cost, for a lane's 64 accumulators of a product: 32 max, 32 saturating multiplications and 64 fma, in four chains. max has half the
+ * rate of the others, so half of them go another way. Then 2 instructions for 32 heads, which need no other lane; 6 for 64 heads, one
+ * of them an exchange by which each of two lanes ends with one whole score. Weights stay in registers.
  */
 #ifndef TOPKIT_FUSED_SCORE_CUH
 #define TOPKIT_FUSED_SCORE_CUH
@@ -23,10 +22,9 @@
 #define TOPKIT_FUSED_WEIGHT_ROW 36 /* floats from one lane's weights to the next one's: 32, and 4 so that their banks differ */
 #define TOPKIT_FUSED_WEIGHTS (4 * TOPKIT_FUSED_WEIGHT_ROW) /* of a product's columns */
 
-/* Where the weight of a product's column lies. */
-TOPKIT_PRODUCT_FN unsigned topkit_fused_weight_at(unsigned column) {
-    return (column >> 1 & 3) * TOPKIT_FUSED_WEIGHT_ROW + (column >> 3) * 2 + (column & 1);
-}
+/* Head `head` of a product, counted over its queries: which column of it that is, and where its weight lies. */
+TOPKIT_PRODUCT_FN unsigned topkit_fused_column(unsigned head) { return (head >> 1 & 15) * 8 + (head >> 5) * 2 + (head & 1); }
+TOPKIT_PRODUCT_FN unsigned topkit_fused_weight_at(unsigned head) { return (head >> 5) * TOPKIT_FUSED_WEIGHT_ROW + (head & 31); }
 
 /* Scores of a lane and a product: score i belongs to query _query(lane) of the product and to row _row(warp, lane, i) of the tile. */
 template <int HEADS>
@@ -47,43 +45,51 @@ TOPKIT_PRODUCT_FN unsigned topkit_fused_mates(unsigned lane) {
     return HEADS == 64 ? 0x33333333u << (lane & 2) : 0x11111111u << (lane & 3);
 }
 
-/* Sums of four values over four lanes, one for each lane: lane c gets the sum of v[c]. */
-TOPKIT_PRODUCT_FN float topkit_fused_deal(unsigned lane, float v0, float v1, float v2, float v3) {
-    const bool upper = (lane & 2) != 0, odd = (lane & 1) != 0;
-    const float a = (upper ? v2 : v0) + __shfl_xor_sync(TOPKIT_FULL_MASK, upper ? v0 : v2, 2);
-    const float b = (upper ? v3 : v1) + __shfl_xor_sync(TOPKIT_FULL_MASK, upper ? v1 : v3, 2);
-    return (odd ? b : a) + __shfl_xor_sync(TOPKIT_FULL_MASK, odd ? a : b, 1);
+/* A lane's 32 weights. */
+typedef struct topkit_fused_weights {
+    float4 of[8];
+} topkit_fused_weights;
+TOPKIT_PRODUCT_FN topkit_fused_weights topkit_fused_weights_of(unsigned lane, const float *shared) {
+    topkit_fused_weights w;
+#pragma unroll
+    for (int i = 0; i < 8; i++) w.of[i] = ((const float4 *)(shared + (lane & 3) * TOPKIT_FUSED_WEIGHT_ROW))[i];
+    return w;
 }
 
-/* The sums over heads, not yet scaled. weights: of these columns, in shared memory, 16-byte aligned. */
-template <int HEADS>
-TOPKIT_PRODUCT_FN topkit_fused_scores_of<HEADS> topkit_fused_sum(unsigned lane, const float (&d)[TOPKIT_FUSED_SUMS], const float *weights) {
-    const int queries = TOPKIT_FUSED_HALF / HEADS, steps = HEADS / 8; /* 8 columns a step, two of them this lane's */
-    const float4 *w = (const float4 *)(weights + (lane & 3) * TOPKIT_FUSED_WEIGHT_ROW);
-    float p[queries][2];
+/* The sums over a lane's 32 heads, for two keys. */
+typedef struct topkit_fused_shares {
+    float of[2];
+} topkit_fused_shares;
+TOPKIT_PRODUCT_FN topkit_fused_shares topkit_fused_share_of(const float (&d)[TOPKIT_FUSED_SUMS], const topkit_fused_weights &w) {
+    float even[2] = {0.0f, 0.0f}, odd[2] = {0.0f, 0.0f};
 #pragma unroll
-    for (int q = 0; q < queries; q++) p[q][0] = p[q][1] = 0.0f;
+    for (int i = 0; i < 8; i++) {
+        const float4 v = w.of[i];
 #pragma unroll
-    for (int pair = 0; pair < steps / 2; pair++) { /* step by step through all queries: as many independent chains as there are sums */
+        for (int r = 0; r < 2; r++) {
+            even[r] = fmaf(v.x, fmaxf(d[8 * i + 2 * r], 0.0f), even[r]);
+            odd[r] = fmaf(v.y, topkit_fused_part(d[8 * i + 2 * r + 1]), odd[r]);
+        }
 #pragma unroll
-        for (int q = 0; q < queries; q++) {
-            const int j = q * steps + pair * 2;
-            const float4 v = w[j / 2];
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                p[q][r] = fmaf(v.x, fmaxf(d[4 * j + 2 * r], 0.0f), p[q][r]);
-                p[q][r] = fmaf(v.y, fmaxf(d[4 * j + 2 * r + 1], 0.0f), p[q][r]);
-                p[q][r] = fmaf(v.z, fmaxf(d[4 * j + 4 + 2 * r], 0.0f), p[q][r]);
-                p[q][r] = fmaf(v.w, fmaxf(d[4 * j + 4 + 2 * r + 1], 0.0f), p[q][r]);
-            }
+        for (int r = 0; r < 2; r++) {
+            even[r] = fmaf(v.z, fmaxf(d[8 * i + 4 + 2 * r], 0.0f), even[r]);
+            odd[r] = fmaf(v.w, topkit_fused_part(d[8 * i + 4 + 2 * r + 1]), odd[r]);
         }
     }
+    const topkit_fused_shares shares = {{fmaf(odd[0], 0x1p25f, even[0]), fmaf(odd[1], 0x1p25f, even[1])}};
+    return shares;
+}
+
+/* The sums over heads, not yet scaled. */
+template <int HEADS>
+TOPKIT_PRODUCT_FN topkit_fused_scores_of<HEADS> topkit_fused_sum(unsigned lane, topkit_fused_shares shares) {
     topkit_fused_scores_of<HEADS> s;
-    if (HEADS == 64) {
-        s.score[0] = topkit_fused_deal(lane, p[0][0], p[0][1], p[1][0], p[1][1]);
+    if (HEADS == 64) { /* the even lane's key is the first one, the odd one's the second */
+        const bool second = (lane & 1) != 0;
+        s.score[0] = (second ? shares.of[1] : shares.of[0]) + __shfl_xor_sync(TOPKIT_FULL_MASK, second ? shares.of[0] : shares.of[1], 1);
     } else {
-#pragma unroll
-        for (int r = 0; r < 64 / HEADS; r++) s.score[r] = topkit_fused_deal(lane, p[0][r], p[1][r], p[queries - 2][r], p[queries - 1][r]);
+        s.score[0] = shares.of[0];
+        s.score[64 / HEADS - 1] = shares.of[1];
     }
     return s;
 }

@@ -9,7 +9,7 @@
 
 #if TOPKIT_HAS_WGMMA
 static __device__ __forceinline__ topkit_group topkit_fused_service(void) {
-    return topkit_group_warps(TOPKIT_FUSED_CONSUMER_WARPS + 1, TOPKIT_FUSED_SERVICE_WARPS, 1);
+    return topkit_group_warps(TOPKIT_FUSED_CONSUMER_WARPS + 2, TOPKIT_FUSED_SERVICE_WARPS, 1);
 }
 
 /* Thread 0's number, to the whole service. */
@@ -161,8 +161,8 @@ static __device__ __forceinline__ unsigned topkit_fused_finish(const topkit_fuse
 template <int TIES, int HEADS>
 static __device__ __forceinline__ void topkit_fused_serve(const topkit_fused_job &job, topkit_fused_storage *s) {
     const topkit_group g = topkit_fused_service();
-    for (unsigned step = 0;; step++) {
-        const topkit_fused_pass pass = topkit_fused_pass_of(step);
+    for (;;) {
+        const topkit_fused_pass pass = topkit_fused_pass_of(s->served); /* kept there: registers are scarce here */
         const unsigned r = pass.run, slot = r % TOPKIT_FUSED_SLOTS;
         const topkit_fused_run &run = s->runs[slot];
         if (pass.sample) {
@@ -180,6 +180,9 @@ static __device__ __forceinline__ void topkit_fused_serve(const topkit_fused_job
                 topkit_signal_arrive(&s->settled[slot]);
             }
         }
+        topkit_group_sync(g);
+        if (g.thread == 0) s->served++;
+        topkit_group_sync(g);
     }
 }
 #endif

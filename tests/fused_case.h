@@ -91,15 +91,19 @@ struct fused_case {
             return v;
         }();
         const uint8_t *key = keys.data() + key_at(t, position) * 128;
-        float p[4] = {0, 0, 0, 0};
-        for (int h = 0; h < heads; h++) {
-            const uint8_t *query = queries.data() + ((size_t)t * (size_t)heads + (size_t)h) * 128;
-            float dot = 0.0f;
-            for (int i = 0; i < 128; i++) dot += value[key[i]] * value[query[i]];
-            const int c = h / 2 % 4;
-            p[c] = fmaf(weights[(size_t)t * (size_t)heads + (size_t)h], fmaxf(dot, 0.0f), p[c]);
+        float sums[2] = {0, 0};
+        for (int part = 0; part < heads; part += 32) {
+            float chains[2] = {0, 0}; /* of even heads, and of odd ones */
+            for (int h = part; h < part + 32; h++) {
+                const uint8_t *query = queries.data() + ((size_t)t * (size_t)heads + (size_t)h) * 128;
+                float dot = 0.0f;
+                for (int i = 0; i < 128; i++) dot += value[key[i]] * value[query[i]];
+                const float relu = fmaxf(dot, 0.0f) * (h % 2 ? 0x1p-25f : 1.0f);
+                chains[h % 2] = fmaf(weights[(size_t)t * (size_t)heads + (size_t)h], relu, chains[h % 2]);
+            }
+            sums[part / 32] = fmaf(chains[1], 0x1p25f, chains[0]);
         }
-        const float sum = ((p[0] + p[2]) + (p[1] + p[3])) * (scales.empty() ? 1.0f : scales[key_at(t, position)]);
+        const float sum = (heads == 64 ? sums[0] + sums[1] : sums[0]) * (scales.empty() ? 1.0f : scales[key_at(t, position)]);
         return std::isnan(sum) ? NAN : sum;
     }
     std::vector<float> row(int t) const {

@@ -6,11 +6,11 @@
 #include "topkit/collector.cuh"
 #include "topkit/threshold.cuh"
 
-/* ---- scores in registers ---- */
+/* ---- several collectors in a warp ---- */
 
-enum { LANES_CAPACITY = 20, LANES_CLASSES = 4, LANES_ROUNDS = 6 };
+enum { LANES_CAPACITY = 40, LANES_CLASSES = 4, LANES_ROUNDS = 6, LANES_HITS = 3 };
 
-/* Every warp offers a score of each lane, round after round; lane l's collector is that of class l mod 4. hits: (rounds x threads). */
+/* Every warp appends some pairs of each lane, round after round; lane l's collector is that of class l mod 4. hits: (rounds x threads). */
 static __global__ void collector_lanes(const unsigned char *hits, topkit_candidate *out, topkit_collector_state *states, int *returned) {
     TOPKIT_SHARED(memory);
     topkit_collector_state *state = (topkit_collector_state *)memory;
@@ -22,18 +22,24 @@ static __global__ void collector_lanes(const unsigned char *hits, topkit_candida
     topkit_group_sync(block);
     for (int round = 0; round < LANES_ROUNDS; round++) {
         const int n = round * (int)block.size + (int)block.thread;
-        returned[n] = topkit_collect_lanes(warp, c, 0x11111111u << own, hits[n] != 0, 1000u + (unsigned)n, n);
+        topkit_candidate *slot;
+        returned[n] = topkit_collect_lanes(warp, c, 0x11111111u << own, hits[n], &slot);
+        for (int i = 0; returned[n] >= 0 && i < hits[n]; i++) {
+            slot[i].bits = 1000u + (unsigned)i;
+            slot[i].index = n * LANES_HITS + i;
+        }
     }
     topkit_group_sync(block);
     for (unsigned i = block.thread; i < LANES_CLASSES * LANES_CAPACITY; i += block.size) out[i] = items[i];
     if (block.thread < LANES_CLASSES) states[block.thread] = state[block.thread];
 }
 
-TEST_CASE("collector: scores in registers, a collector for each class of lanes") {
+TEST_CASE("collector: a collector for each class of lanes") {
     const int threads = 64, total = threads * LANES_ROUNDS;
     for (int density : {0, 3, 40, 100}) {
         std::vector<unsigned char> hits(total);
-        for (int n = 0; n < total; n++) hits[(size_t)n] = (int)(hashed(density, n) % 100) < density;
+        for (int n = 0; n < total; n++)
+            hits[(size_t)n] = (int)(hashed(density, n) % 100) < density ? (unsigned char)(1 + hashed(n, density) % LANES_HITS) : 0;
         device_buffer<unsigned char> in(hits);
         device_buffer<topkit_candidate> out(LANES_CLASSES * LANES_CAPACITY);
         device_buffer<topkit_collector_state> states(LANES_CLASSES);
@@ -52,7 +58,7 @@ TEST_CASE("collector: scores in registers, a collector for each class of lanes")
                     int mates = 0;
                     for (int l = n / 32 * 32 + own; l < n / 32 * 32 + 32; l += LANES_CLASSES) mates += hits[(size_t)l];
                     REQUIRE((said[(size_t)n] == mates || (mates > 0 && said[(size_t)n] == -1)));
-                    if (hits[(size_t)n] && said[(size_t)n] >= 0) stored.push_back(n);
+                    for (int i = 0; i < hits[(size_t)n] && said[(size_t)n] >= 0; i++) stored.push_back(n * LANES_HITS + i);
                     count += hits[(size_t)n];
                 }
                 REQUIRE(state[(size_t)own].count == count);
@@ -61,7 +67,7 @@ TEST_CASE("collector: scores in registers, a collector for each class of lanes")
                 std::vector<int> held;
                 for (size_t i = 0; i < stored.size(); i++) {
                     const topkit_candidate item = items[(size_t)own * LANES_CAPACITY + i];
-                    REQUIRE(item.bits == 1000u + (unsigned)item.index);
+                    REQUIRE(item.bits == 1000u + (unsigned)(item.index % LANES_HITS));
                     held.push_back(item.index);
                 }
                 std::sort(held.begin(), held.end());

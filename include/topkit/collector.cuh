@@ -88,24 +88,26 @@ TOPKIT_FN bool topkit_collect_staged(topkit_group g, topkit_collector c, const f
     return true;
 }
 
-/* For scores that lie in registers, a row's here and another row's there, as a tensor core's accumulators do: appends one score of each
- * lane where `hit`. `mates` are the lanes whose collector is the caller's; all of them name the same one, and every lane is in one such
- * class. One vote and one atomic a class. Returns what the class has stored, or -1: no room, nothing was stored (it stays in the count). */
-TOPKIT_FN int topkit_collect_lanes(topkit_group g, topkit_collector c, unsigned mates, bool hit, unsigned bits, int index) {
-    const unsigned hits = __ballot_sync(TOPKIT_FULL_MASK, hit) & mates, total = (unsigned)__popc(hits);
+/* For scores of several rows in one warp, a row's here and another row's there, as a tensor core's accumulators lie: room for the `hits`
+ * (31 at most) of each lane, behind those of its mates below: *slot. `mates` are the lanes whose collector is the caller's; all of them
+ * name the same one, and every lane is in one such class. Five votes, and one atomic a class. Returns the hits of the class, or -1: no room
+ * (they stay in the count). Where somebody compacts while others collect, a topkit_fence_block belongs between this and the stores. */
+TOPKIT_FN int topkit_collect_lanes(topkit_group g, topkit_collector c, unsigned mates, unsigned hits, topkit_candidate **slot) {
     const int leader = __ffs((int)mates) - 1;
-    unsigned base = 0;
+    unsigned total = 0, below = 0, base = 0;
+#pragma unroll
+    for (int bit = 0; bit < 5; bit++) {
+        const unsigned those = __ballot_sync(TOPKIT_FULL_MASK, hits >> bit & 1) & mates;
+        total += (unsigned)__popc(those) << bit;
+        below += (unsigned)__popc(those & topkit_lanes_below(g)) << bit;
+    }
     if ((int)topkit_lane(g) == leader && total > 0) base = atomicAdd(&c.state->count, total);
     base = __shfl_sync(TOPKIT_FULL_MASK, base, leader);
     if (total > 0 && base + total > (unsigned)c.capacity) {
         if ((int)topkit_lane(g) == leader) atomicMin(&c.state->stored, base);
         return -1;
     }
-    if (hit) {
-        const topkit_candidate mine = {bits, index};
-        topkit_fence_block(); /* behind whoever has made the room, where somebody compacts while others collect */
-        c.items[base + (unsigned)__popc(hits & topkit_lanes_below(g))] = mine;
-    }
+    *slot = c.items + base + below;
     return (int)total;
 }
 

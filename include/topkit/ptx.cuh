@@ -232,6 +232,18 @@ TOPKIT_FN void topkit_copy_async_wait(void) {
 #endif
 }
 
+/* Arrives at an mbarrier (as one of the arrivals that it counts) once all copies that the calling thread has begun are complete, and does not
+ * wait for them. */
+TOPKIT_FN void topkit_copy_async_arrive(unsigned long long *bar) {
+#if TOPKIT_PTX
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(topkit_shared_address(bar)) : "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_cp_async_commit();
+    simt_cp_async_wait(0);
+    simt_mbarrier_arrive(bar);
+#endif
+}
+
 /* Waits until no more than the LEFT latest commits of the calling thread are under way: the copies of those before them are complete. */
 template <int LEFT>
 TOPKIT_FN void topkit_copy_async_wait_left(void) {

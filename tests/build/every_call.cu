@@ -51,6 +51,7 @@ __global__ void every_call_ptx(unsigned *out, const float *scores) {
     topkit_store_release(out + 2, topkit_load_acquire(out + 3) + topkit_add_acq_rel(out + 4, 1));
     topkit_mbarrier_init(&bar, 64);
     topkit_mbarrier_arrive(&bar);
+    topkit_copy_async_arrive(&bar);
 #if TOPKIT_HAS_BULK_COPY
     topkit_mbarrier_arrive_expect(&bar, 64);
     topkit_bulk_copy(copied + 16, scores, 64, &bar);
@@ -183,7 +184,8 @@ static __device__ void every_call_collect(const float *scores, int length, int k
     topkit_tile_load_copied(topkit_row_tiles(row), out[6], topkit_lane(g), c.stage, &copied);
     topkit_cluster_write_pair(c.items, topkit_cluster_block(), copied.valid, (unsigned)copied.first);
     out[4] += topkit_scan_begun<TIES>(g, row, k, gate, 1, c, s);
-    out[5] = topkit_collect_lanes(g, c, 0x55555555u << (g.thread & 1), out[6] > 3, (unsigned)out[7], length);
+    out[5] = topkit_collect_lanes(g, c, 0x55555555u << (g.thread & 1), out[6] > 3 ? 2u : 0u, &slot);
+    if (out[5] > 0) *slot = c.items[0];
 }
 
 template <int TIES>
