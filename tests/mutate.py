@@ -113,7 +113,7 @@ MUTATIONS = [
     mutation("a buffer takes one candidate too many", COLLECTOR, "if (base + total > (unsigned)c.capacity) {",
              "if (base + total > (unsigned)c.capacity + 1) {", "collector"),
     mutation("the end of the buffer is not marked", COLLECTOR, "if (topkit_lane(g) == 0) atomicMin(&c.state->stored, base);", "", "collector"),
-    mutation("lanes write over each other", COLLECTOR, "c.items + base + below;", "c.items + base;", "collector"),
+    mutation("lanes write over each other", COLLECTOR, "*slot = c.items + base + below;\n    return true;", "*slot = c.items + base;\n    return true;", "collector"),
     mutation("a tile across the bound is not looked at closely", COLLECTOR, "else exact |= tile->first + TOPKIT_TILE > gate.bound;", "",
              "candidate collector"),
     mutation("NaNs do not pass an open gate", COLLECTOR, "topkit_gate_is_open(gate)) mask = tile->valid;",
