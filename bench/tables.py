@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/performance.md and README.md from bench/results/h200.json, between their markers.
+"""Writes the tables of docs/performance.md, docs/fused.md and README.md from bench/results/*.json, between their markers.
 
     python3 bench/tables.py            rewrites the files
     python3 bench/tables.py --check    changes nothing; exit code 1 where a file differs from the results
@@ -122,6 +122,23 @@ def summary(results):
     return lines
 
 
+# The best exact pipeline of others (heads, keys), ms; a goal is 0.75 of it.
+FUSED_PEERS = {(64, 262144): (38.2, 28.5), (64, 1048576): (156.5, 117), (32, 262144): (20.1, 15), (32, 1048576): (75.1, 56)}
+
+
+def fused(queries_at_least):
+    lines = ["| queries | keys | heads | input | fused | tensor rate | two kernels | of these, scores | best of others | goal |",
+             "|---|---|---|---|---|---|---|---|---|---|"]
+    for r in load("results/h200_fused.json")["results"]:
+        if (r["queries"] >= 1024) != queries_at_least:
+            continue
+        peer, goal = FUSED_PEERS.get((r["heads"], r["keys"]), ("-", "-")) if queries_at_least else ("-", "-")
+        ms = [r[n] / 1000 for n in ("us", "two_kernel_us", "scores_us")]
+        lines.append(f"| {r['queries']} | {width(r['keys'])} | {r['heads']} | {r['input']} | {ms[0]:.3g} ms | {100 * r['tensor_share']:.1f} % | "
+                     f"{ms[1]:.3g} ms | {ms[2]:.3g} ms | {peer} | {goal} |")
+    return lines
+
+
 def tables():
     results = Results()
     return {
@@ -135,13 +152,15 @@ def tables():
         "mixed": mixed(results),
         "trace": trace(results),
         "summary": summary(results),
+        "fused": fused(True),
+        "fused-decode": fused(False),
     }
 
 
 def main(arguments):
     stale = 0
     content = tables()
-    for name in ("docs/performance.md", "README.md"):
+    for name in ("docs/performance.md", "docs/fused.md", "README.md"):
         path = os.path.join(ROOT, name)
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -151,7 +170,7 @@ def main(arguments):
             continue
         stale = 1
         if "--check" in arguments:
-            print(f"{name} differs from bench/results/h200.json: run python3 bench/tables.py")
+            print(f"{name} differs from bench/results: run python3 bench/tables.py")
         else:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(new)

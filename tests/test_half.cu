@@ -222,7 +222,7 @@ static void check_sample(const half_format &format, test_shape shape, int length
     uint32_t mix = 5u; /* the phase as in sampler.cuh */
     mix = (mix ^ mix >> 16) * 0x7feb352du;
     mix = (mix ^ mix >> 15) * 0x846ca68bu;
-    const int phase = 4 * (int)((mix ^ mix >> 16) % (unsigned)(stride / 4));
+    const int phase = 4 * (int)((uint64_t)(mix ^ mix >> 16) * (unsigned)(stride / 4) >> 32);
     const int vectors = available < phase + 4 ? 0 : (available - phase - 4) / stride + 1, room = vectors * 8;
     device_buffer<unsigned short> scores(row, shift, true);
     device_buffer<uint32_t> out(room);

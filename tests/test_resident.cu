@@ -60,7 +60,7 @@ struct resident_seen {
 /* The k best of `scores`, `shift` scores behind a 16-byte boundary, and then of all but the first 3 of them. */
 template <int TIES>
 static resident_seen check_resident(test_shape shape, const score_bits &scores, int k, int positions, int shift) {
-    const int n = (int)scores.size(), bytes = topkit_resident_bytes(n) + positions * 2;
+    const int n = (int)scores.size(), bytes = (n + 6) / 4 * 16 + positions * 2; /* topkit_resident_bytes, which only a device may call */
     INFO("ties " << TIES << ", scores " << n << ", k " << k << ", positions " << positions << ", shift " << shift);
     device_buffer<uint32_t> in(scores, shift, true);
     device_buffer<int> first(k), second(k), looked_at(1);
@@ -112,9 +112,16 @@ TEST_CASE("resident: the greater and the lesser of any two scores") {
     }
 }
 
+static __global__ void resident_sizes(int *out) {
+    out[0] = topkit_resident_group(2, 2);
+    out[1] = topkit_resident_group(2, 3);
+    out[2] = topkit_resident_bytes(100);
+}
+
 TEST_CASE("resident: worked numbers") {
-    REQUIRE(topkit_resident_group(2, 2) == 4);
-    REQUIRE(topkit_resident_group(2, 3) == 2);
+    device_buffer<int> sizes(3);
+    test_launch(1, 32, 0, resident_sizes, sizes.data);
+    REQUIRE(sizes.read() == std::vector<int>{4, 2, (100 + 6) / 4 * 16});
     everywhere([](test_shape shape) {
         const score_bits scores = row_of(8, [](int i) { return (float)"\1\11\3\4\10\2\7\6"[i]; });
         const resident_seen seen = check_resident<TOPKIT_ANY>(shape, scores, 3, 8, 0);
