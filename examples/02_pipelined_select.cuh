@@ -265,6 +265,7 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
     const topkit_group proposer =
         topkit_group_warps(TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS, TOPKIT_PIPELINED_PROPOSER_WARPS, 3);
     unsigned told = 0;
+    int width = job.width;
     if (ordered) {
         if (proposer.thread == 0) s->builds = topkit_order_begin(job.queue);
         topkit_group_sync(proposer);
@@ -283,8 +284,9 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
             continue;
         }
         topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+        topkit_sampling sampling = {sample, 0, 0, 0};
         if (at.r >= 0 && at.step == 0 && topkit_job_samples(job, at.row)) { /* a repeated row is collected whole */
-            const topkit_sampling sampling = topkit_job_sampling(job, at.row, at.r, TOPKIT_PIPELINED_SAMPLE);
+            sampling = topkit_job_sampling(job, width, at.row, at.r, TOPKIT_PIPELINED_SAMPLE);
             topkit_sample_async(proposer, sampling, sample);
             topkit_copy_async_wait();
             topkit_group_sync(proposer);
@@ -298,6 +300,10 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
             topkit_signal_arrive(&s->gate_full[told % 4]);
         }
         told++;
+        /* Now that nobody waits: where scores of neighbours are alike, the next rows are sampled in narrow vectors, which cost more. */
+        if (sampling.vectors > 0 && width > 4 &&
+            topkit_sample_crowds(proposer, sample, topkit_sample_count(sampling), width, gate.key, &s->propose))
+            width = 4;
         if (at.r == TOPKIT_PIPELINED_END) break;
     }
     /* Here and not in the producer: a block whose producer is done may not even have asked yet who builds the order. */

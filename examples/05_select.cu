@@ -100,7 +100,7 @@ static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELI
 static_assert(TOPKIT_PIPELINED_THREADS == 928 && TOPKIT_PIPELINED_CAPACITY == 5632 && TOPKIT_ROW_THREADS == 512, "plan.c");
 static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
 static_assert(TOPKIT_SPLIT_THREADS == 512 && TOPKIT_SPLIT_HEADER <= 8192, "plan.c");
-static_assert(TOPKIT_DIRECT_THREADS == 768 && TOPKIT_DIRECT_HEADER + TOPKIT_DIRECT_SAMPLE * sizeof(float) <= 16384, "plan.c");
+static_assert(TOPKIT_DIRECT_THREADS == 1024 && TOPKIT_DIRECT_HEADER <= 4864, "plan.c");
 static_assert(TOPKIT_ANY_K_HEADER + TOPKIT_ROW_THREADS / 32 * TOPKIT_EMIT_STAGE * sizeof(float) <= 57344, "plan.c");
 
 template <typename SCORE>
@@ -108,6 +108,15 @@ static int launch_row(const topkit_select_params *p, const topkit_plan *plan, cu
     const bool any = p->ties == TOPKIT_TIES_ANY;
     return launch(any ? topkit_row_select_kernel<TOPKIT_ANY, SCORE> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX, SCORE>, p, plan,
                   stream);
+}
+
+template <int TIES>
+static int launch_direct(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
+    switch (TOPKIT_DIRECT_THREADS / plan->threads) {
+        case 1: return launch(topkit_direct_select_kernel<TIES, TOPKIT_DIRECT_THREADS>, p, plan, stream);
+        case 2: return launch(topkit_direct_select_kernel<TIES, TOPKIT_DIRECT_THREADS / 2>, p, plan, stream);
+        default: return launch(topkit_direct_select_kernel<TIES, TOPKIT_DIRECT_THREADS / 4>, p, plan, stream);
+    }
 }
 
 static int launch_route(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
@@ -128,8 +137,7 @@ static int launch_route(const topkit_select_params *p, const topkit_plan *plan, 
         case TOPKIT_ROUTE_SPLIT:
             return launch(any ? topkit_split_select_kernel<TOPKIT_ANY> : topkit_split_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
         case TOPKIT_ROUTE_DIRECT:
-            return launch(any ? topkit_direct_select_kernel<TOPKIT_ANY> : topkit_direct_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan,
-                          stream);
+            return any ? launch_direct<TOPKIT_ANY>(p, plan, stream) : launch_direct<TOPKIT_LOWEST_INDEX>(p, plan, stream);
         default: return TOPKIT_ERROR_OPTION;
     }
 }
@@ -148,7 +156,8 @@ extern "C" int topkit_select(const topkit_select_params *params, void *stream) {
     int status = check(params);
     if (status == TOPKIT_OK) status = make_plan(params, &plan);
     if (status != TOPKIT_OK || plan.route == 0) return status;
-    if (!params->workspace || !topkit_host_aligned(params->workspace, 16) || params->workspace_bytes < plan.workspace_bytes)
-        return TOPKIT_ERROR_WORKSPACE;
+    if (!params->workspace || !topkit_host_aligned(params->workspace, 16)) return TOPKIT_ERROR_WORKSPACE;
+    status = topkit_plan_within(&plan, params->rows, params->workspace_bytes);
+    if (status != TOPKIT_OK) return status;
     return launch_route(params, &plan, (cudaStream_t)stream);
 }

@@ -14,7 +14,6 @@ enum {
     PIPELINED_THREADS = 928,
     PIPELINED_CAPACITY = 5632,
     PIPELINED_SHARED = 232448,
-    PIPELINED_MIN_LENGTH = 49152,
     SPLIT_THREADS = 512,
     SPLIT_MIN_PART = 4096,    /* scores that a block of a split row gets at the least */
     SPLIT_TEAM_PART = 65536,  /* and at the most, before a second cluster joins in: their meeting in memory costs about as much time */
@@ -22,16 +21,19 @@ enum {
     SPLIT_FIXED_SHARED = 8192,  /* refiner and state, at most */
     SPLIT_TILES_SHARED = 32768, /* a tile a warp */
     SPLIT_MAX_DEPTH = 4,
-    DIRECT_THREADS = 384,     /* two blocks a multiprocessor; where only one fits or is needed, of twice as many */
-    DIRECT_FIXED_SHARED = 16384, /* refiner, state and sample, at most */
-    DIRECT_MIN_CAPACITY = 3584,
-    TILE = 512,
+    DIRECT_THREADS = 1024,    /* of a block that has a multiprocessor to itself; two have half of that, more a quarter */
+    DIRECT_MAX_RESIDENT = 4,  /* what its registers allow */
+    DIRECT_MAX_LENGTH = 65000, /* positions are 16 bits */
+    DIRECT_FEW_SCORES = 16384, /* a row of so many keeps no more than half of those threads busy */
+    DIRECT_FIXED_SHARED = 4864, /* state */
     HEADER_TICKETS = (TOPKIT_WORKSPACE_HEADER - 16) / 4, /* behind the queue */
     ANY_K_FIXED_SHARED = 57344,
     ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
-    SYSTEM_SHARED = 1024 /* of each resident block */
+    AUTO_DIRECT_FEW = 32768,  /* AUTO takes the direct route up to this length: with at most a row a multiprocessor, */
+    AUTO_DIRECT_MANY = 24576, /* and with more, of which two must lie on chip together */
+    SYSTEM_SHARED = 1024      /* of each resident block */
 };
 
 static int at_most(int a, int b) { return a < b ? a : b; }
@@ -127,35 +129,66 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
     return TOPKIT_OK;
 }
 
-static int direct_shared(int tiles, int threads, int capacity) {
-    const int least = threads / 32; /* a stage a warp, for recoveries */
-    return DIRECT_FIXED_SHARED + capacity * 8 + (tiles > least ? tiles : least) * TILE * 4;
+/* A row as it lies in shared memory (topkit_resident_bytes), a list of `capacity` positions behind it, and what is to be sorted. */
+static int direct_shared(int max_length, int k, int order, int capacity) {
+    int room = 2;
+    while (room < k) room *= 2;
+    return DIRECT_FIXED_SHARED + (order == TOPKIT_ORDER_NONE ? 0 : room * 8) + (max_length + 6) / 4 * 16 + capacity * 2;
 }
 
-static int plan_direct(const topkit_device_facts *device, int rows, int max_length, int k, topkit_plan *p) {
-    const int candidates = (k + k / 2 + 512 + 511) / 512 * 512, tiles = (max_length + TILE - 1) / TILE + 1;
-    p->capacity = candidates > DIRECT_MIN_CAPACITY ? candidates : DIRECT_MIN_CAPACITY;
-    int room = 1;
-    while (room < k) room *= 2;
-    if (p->capacity < room) p->capacity = room; /* the sorter's */
-    if (tiles > device->shared_per_block / (TILE * 4)) return TOPKIT_ERROR_OPTION;
-    int resident = 2;
-    p->threads = DIRECT_THREADS;
-    p->shared_bytes = direct_shared(tiles, p->threads, p->capacity);
-    if (rows <= device->sm_count || 2 * (p->shared_bytes + SYSTEM_SHARED) > device->shared_per_sm) {
-        resident = 1;
-        p->threads = 2 * DIRECT_THREADS;
-        p->shared_bytes = direct_shared(tiles, p->threads, p->capacity);
-    }
+/* As many blocks a multiprocessor as their rows leave room for; the more there are, the fewer threads need wait for each other. */
+static int plan_direct(const topkit_device_facts *device, int rows, int max_length, int k, int order, topkit_plan *p) {
+    if (max_length > DIRECT_MAX_LENGTH) return TOPKIT_ERROR_OPTION;
+    p->capacity = (at_most(k, max_length) + 7) / 8 * 8;
+    p->shared_bytes = direct_shared(max_length, k, order, p->capacity);
     if (p->shared_bytes > device->shared_per_block) return TOPKIT_ERROR_OPTION;
-    if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || 2 * DIRECT_THREADS > device->threads_per_sm) return TOPKIT_ERROR_DEVICE;
+    if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || DIRECT_THREADS > device->threads_per_sm) return TOPKIT_ERROR_DEVICE;
+    /* Of as many blocks a multiprocessor as fit, those whose rounds take least; how long one takes with 1 to 4 of them was measured. */
+    static const int cost[] = {0, 6, 8, 11, 14};
+    const int most = at_most(device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED), DIRECT_MAX_RESIDENT);
+    int resident = 1;
+    long long least = 0;
+    for (int n = 1; n <= most; n++) {
+        const long long blocks = (long long)n * device->sm_count, time = (rows + blocks - 1) / blocks * cost[n];
+        if (n == 1 || time < least) {
+            resident = n;
+            least = time;
+        }
+    }
+    p->threads = resident > 2 ? DIRECT_THREADS / 4 : resident > 1 || max_length <= DIRECT_FEW_SCORES ? DIRECT_THREADS / 2 : DIRECT_THREADS;
     p->blocks = at_most(rows, device->sm_count * resident);
-    p->density = 8;
     return TOPKIT_OK;
 }
 
-int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan) {
+/* What was fastest on an H200 (docs/performance.md has the table); on devices that are not alike it is as good a guess as any. */
+static int auto_route(const topkit_device_facts *device, int rows, int max_length, int k) {
+    if (k > ROW_MAX_K) return TOPKIT_ROUTE_ANY_K;
+    if (max_length <= (rows <= device->sm_count ? AUTO_DIRECT_FEW : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
+    if (rows <= device->sm_count) return device->arch >= 90 ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
+    return rows > 2 * device->sm_count && can_pipeline(k, device) ? TOPKIT_ROUTE_PIPELINED : TOPKIT_ROUTE_ROW;
+}
+
+static int plan_route(const topkit_device_facts *device, int rows, int max_length, int k, int order, int route, topkit_plan *plan) {
     topkit_plan p = {0};
+    int status;
+    p.route = route;
+    p.density = 128;
+    p.width = 4;
+    p.cluster = p.teams = 1;
+    p.early_start = device->arch >= 90;
+    p.workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
+    switch (route) {
+        case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, k, &p); break;
+        case TOPKIT_ROUTE_SPLIT: status = plan_split(device, rows, max_length, k, &p); break;
+        case TOPKIT_ROUTE_DIRECT: status = plan_direct(device, rows, max_length, k, order, &p); break;
+        case TOPKIT_ROUTE_ANY_K: status = order == TOPKIT_ORDER_SCORE ? plan_row(device, rows, k, &p) : plan_any_k(device, rows, &p); break;
+        default: status = plan_row(device, rows, k, &p); break;
+    }
+    if (status == TOPKIT_OK) *plan = p;
+    return status;
+}
+
+int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan) {
     if (!device || !plan) return TOPKIT_ERROR_POINTER;
     if (rows < 0 || rows > TOPKIT_MAX_ROWS || max_length < 0 || max_length > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_SHAPE;
     if (k < 0 || k > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_K;
@@ -164,30 +197,26 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     const bool any_k = route == TOPKIT_ROUTE_ANY_K || (route == TOPKIT_ROUTE_AUTO && k > ROW_MAX_K);
     if (any_k ? order == TOPKIT_ORDER_SCORE && k > ANY_K_MAX_SORTED : k > ROW_MAX_K) return TOPKIT_ERROR_K;
     if (rows == 0 || k == 0) {
-        *plan = p;
+        const topkit_plan nothing = {0};
+        *plan = nothing;
         return TOPKIT_OK;
     }
     if (device->arch < 80 || device->sm_count < 1) return TOPKIT_ERROR_DEVICE;
-    if (any_k) route = TOPKIT_ROUTE_ANY_K;
-    if (route == TOPKIT_ROUTE_AUTO)
-        route = can_pipeline(k, device) && max_length >= PIPELINED_MIN_LENGTH && rows > 2 * device->sm_count ? TOPKIT_ROUTE_PIPELINED
-                                                                                                            : TOPKIT_ROUTE_ROW;
-    p.route = route;
-    p.density = 128;
-    p.width = 4;
-    p.cluster = p.teams = 1;
-    p.early_start = device->arch >= 90;
-    p.workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
-    int status;
-    switch (route) {
-        case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, k, &p); break;
-        case TOPKIT_ROUTE_SPLIT: status = plan_split(device, rows, max_length, k, &p); break;
-        case TOPKIT_ROUTE_DIRECT: status = plan_direct(device, rows, max_length, k, &p); break;
-        case TOPKIT_ROUTE_ANY_K: status = order == TOPKIT_ORDER_SCORE ? plan_row(device, rows, k, &p) : plan_any_k(device, rows, &p); break;
-        default: status = plan_row(device, rows, k, &p); break;
-    }
-    if (status == TOPKIT_OK) *plan = p;
-    return status;
+    if (route != TOPKIT_ROUTE_AUTO) return plan_route(device, rows, max_length, k, order, route, plan);
+    const int best = auto_route(device, rows, max_length, k);
+    const int status = plan_route(device, rows, max_length, k, order, best, plan);
+    if (status == TOPKIT_OK || best == TOPKIT_ROUTE_ANY_K || best == TOPKIT_ROUTE_ROW) return status;
+    return plan_route(device, rows, max_length, k, order, TOPKIT_ROUTE_ROW, plan); /* which needs least of a device */
+}
+
+int topkit_plan_within(topkit_plan *plan, int rows, size_t bytes) {
+    if (bytes >= plan->workspace_bytes) return TOPKIT_OK;
+    const size_t least = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
+    if (plan->teams <= 1 || bytes < least) return TOPKIT_ERROR_WORKSPACE;
+    plan->teams = 1;
+    plan->blocks = rows * plan->cluster;
+    plan->workspace_bytes = least;
+    return TOPKIT_OK;
 }
 
 int topkit_score_route(int score_type, int *route) {

@@ -44,6 +44,10 @@ typedef struct topkit_plan {
 /* Returns a topkit_status and fills `plan` only when it is TOPKIT_OK. */
 int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan);
 
+/* Fits a plan to a workspace of `bytes`: with less than it asks for, one team works on each split row, slower, so that a workspace made for
+ * many rows serves fewer, which may be split further. Returns a topkit_status; the plan is unchanged where it is not TOPKIT_OK. */
+int topkit_plan_within(topkit_plan *plan, int rows, size_t bytes);
+
 /* The route for scores of a type, where *route is the one asked for: 16-bit scores are read by the row kernel alone, which is then what
  * AUTO means. Returns a topkit_status. */
 int topkit_score_route(int score_type, int *route);

@@ -76,7 +76,8 @@ typedef struct topkit_select_params {
     size_t workspace_bytes;
 } topkit_select_params;
 
-/* Bytes of workspace that topkit_select needs for this shape on the current device. Reads score_type, rows, max_length, k, order and route
+/* Bytes of workspace that topkit_select makes use of for this shape on the current device; where a very long row is split among several
+ * clusters it does with less, 1024 + 4 * rows, by splitting it less. Reads score_type, rows, max_length, k, order and route
  * only. */
 int topkit_select_workspace(const topkit_select_params *params, size_t *bytes);
 

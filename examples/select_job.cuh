@@ -45,12 +45,15 @@ TOPKIT_JOB_FN bool topkit_job_samples(const topkit_select_job &job, topkit_row_o
     return row.length > job.k && row.length > job.capacity;
 }
 
-/* One score in `density`, or as many as `room` samples allow. */
-TOPKIT_JOB_FN topkit_sampling topkit_job_sampling(const topkit_select_job &job, topkit_row row, int r, int room) {
-    const int shift = 31 - __clz(job.width), vectors = room >> shift;
+/* One score in `density`, or as many as `room` samples allow, in vectors of `width`. */
+TOPKIT_JOB_FN topkit_sampling topkit_job_sampling(const topkit_select_job &job, int width, topkit_row row, int r, int room) {
+    const int shift = 31 - __clz(width), vectors = room >> shift;
     int stride = job.density << shift;
     if (row.length >= (long long)vectors * stride) stride = (int)(((unsigned)row.length / (unsigned)vectors >> shift) + 1) << shift;
-    return topkit_sample_plan(row, stride, job.width, (unsigned)r);
+    return topkit_sample_plan(row, stride, width, (unsigned)r);
+}
+TOPKIT_JOB_FN topkit_sampling topkit_job_sampling(const topkit_select_job &job, topkit_row row, int r, int room) {
+    return topkit_job_sampling(job, job.width, row, r, room);
 }
 
 /* Of 16-bit scores: the same sectors of memory, and room for twice as many floats when they are widened. */

@@ -6,6 +6,7 @@
 #include "test_refiner.cu"
 #include "test_candidate.cu"
 #include "test_collector.cu"
+#include "test_resident.cu"
 #include "test_half.cu"
 #include "test_order.cu"
 

@@ -96,6 +96,23 @@ TEST_CASE("AUTO has a plan for every shape on every supported device") {
     }
 }
 
+TEST_CASE("AUTO takes what was fastest on an H200") {
+    static const struct {
+        int rows, length, k, route;
+    } cases[] = {{1, 1, 2048, TOPKIT_ROUTE_DIRECT},          {1, 32768, 2048, TOPKIT_ROUTE_DIRECT},
+                 {132, 32768, 2048, TOPKIT_ROUTE_DIRECT},    {132, 32769, 2048, TOPKIT_ROUTE_SPLIT},
+                 {1, 1 << 24, 2048, TOPKIT_ROUTE_SPLIT},     {133, 24576, 2048, TOPKIT_ROUTE_DIRECT},
+                 {133, 24577, 2048, TOPKIT_ROUTE_ROW},       {264, 1 << 20, 2048, TOPKIT_ROUTE_ROW},
+                 {265, 24577, 2048, TOPKIT_ROUTE_PIPELINED}, {8192, 1 << 20, 2048, TOPKIT_ROUTE_PIPELINED},
+                 {8192, 24576, 2048, TOPKIT_ROUTE_DIRECT},   {8192, 24576, 4097, TOPKIT_ROUTE_ANY_K}};
+    for (const auto &c : cases) {
+        topkit_plan plan;
+        INFO(c.rows << " rows of " << c.length << ", k " << c.k);
+        REQUIRE(topkit_make_plan(c.rows, c.length, c.k, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_AUTO, &DEVICES[3].facts, &plan) == TOPKIT_OK);
+        REQUIRE(plan.route == c.route);
+    }
+}
+
 TEST_CASE("AUTO is the plan of the route that it names") {
     for (const device &d : DEVICES) {
         for_each_shape([&](int rows, int length, int k, int order) {
@@ -176,6 +193,27 @@ TEST_CASE("A device that lacks something is refused, whatever the route") {
             REQUIRE(topkit_make_plan(1000, 131072, 2048, TOPKIT_ORDER_NONE, route, &d, &plan) == TOPKIT_ERROR_DEVICE);
         }
     }
+}
+
+TEST_CASE("A split row's teams give way to a small workspace") {
+    topkit_plan plan, wide;
+    REQUIRE(topkit_make_plan(16, 1 << 20, 2048, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_SPLIT, &DEVICES[3].facts, &wide) == TOPKIT_OK);
+    REQUIRE(wide.teams > 1);
+    const size_t least = TOPKIT_WORKSPACE_HEADER + 16 * 4;
+    plan = wide;
+    REQUIRE(topkit_plan_within(&plan, 16, wide.workspace_bytes) == TOPKIT_OK);
+    REQUIRE(same(plan, wide));
+    REQUIRE(topkit_plan_within(&plan, 16, least - 1) == TOPKIT_ERROR_WORKSPACE);
+    REQUIRE(same(plan, wide));
+    for (size_t bytes : {wide.workspace_bytes - 1, least}) {
+        plan = wide;
+        REQUIRE(topkit_plan_within(&plan, 16, bytes) == TOPKIT_OK);
+        REQUIRE(plan.teams == 1);
+        REQUIRE(plan.blocks == 16 * plan.cluster);
+        REQUIRE(plan.workspace_bytes == least);
+    }
+    REQUIRE(topkit_make_plan(16, 1 << 20, 2048, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_ROW, &DEVICES[3].facts, &plan) == TOPKIT_OK);
+    REQUIRE(topkit_plan_within(&plan, 16, plan.workspace_bytes - 1) == TOPKIT_ERROR_WORKSPACE);
 }
 
 TEST_CASE("Workspace never shrinks when rows are added") {

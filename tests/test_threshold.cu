@@ -145,6 +145,43 @@ TEST_CASE("threshold: worked numbers") {
     });
 }
 
+static __global__ void threshold_crowds(test_shape shape, unsigned *others, const float *sample, int count, int width, unsigned key,
+                                        int *out) {
+    TOPKIT_SHARED(memory);
+    topkit_group g;
+    if (!test_enter(shape, others, &g)) return;
+    out[g.thread * 2] = topkit_sample_crowds(g, sample, count, width, key, (topkit_digit_storage *)memory);
+    out[g.thread * 2 + 1] = topkit_sample_crowds(g, sample, count, width, key, (topkit_digit_storage *)memory);
+}
+
+static bool crowds(test_shape shape, const score_bits &sample, int width, float key) {
+    const int threads = (int)shape.warps * 32;
+    device_buffer<uint32_t> in(sample);
+    device_buffer<int> out(threads * 2);
+    test_run(shape, 1, sizeof(topkit_digit_storage), threshold_crowds, (const float *)in.data, (int)sample.size(), width,
+             (unsigned)expected_key(bits_of(key)), out.data);
+    const std::vector<int> all = out.read();
+    for (int one : all) REQUIRE(one == all[0]); /* every thread, both times */
+    return all[0] != 0;
+}
+
+TEST_CASE("threshold: samples crowd where neighbours are alike") {
+    everywhere([](test_shape shape) {
+        for (int width : {4, 8, 16, 32}) {
+            INFO("width " << width);
+            /* One score in 16 is good: anywhere, or whole vectors of them. The last vector lies across a round of the group. */
+            const int count = 2048 + 32 - 32 % width;
+            REQUIRE_FALSE(crowds(shape, row_of(count, [](int i) { return uniform(1, i) < 1.0f / 16 ? 2.0f : 1.0f; }), width, 2.0f));
+            REQUIRE(crowds(shape, row_of(count, [=](int i) { return uniform(1, i / width) < 1.0f / 16 ? 2.0f : 1.0f; }), width, 2.0f));
+            REQUIRE_FALSE(crowds(shape, row_of(count, [](int) { return 1.0f; }), width, 1.0f)); /* everything is good, or nothing */
+            REQUIRE_FALSE(crowds(shape, row_of(count, [](int) { return 1.0f; }), width, 2.0f));
+            /* More evenly spread than by chance: one in every vector. */
+            REQUIRE_FALSE(crowds(shape, row_of(count, [=](int i) { return i % width == 0 ? 2.0f : 1.0f; }), width, 2.0f));
+        }
+        REQUIRE_FALSE(crowds(shape, row_of(500, [](int i) { return i < 50 ? 2.0f : 1.0f; }), 1, 2.0f)); /* no neighbours, no crowd */
+    });
+}
+
 /* ---- from indices that were good before, and fixed values ---- */
 
 static __global__ void threshold_indices(test_shape shape, unsigned *others, const float *scores, int length, const int *indices, int k,

@@ -198,6 +198,43 @@ TEST_CASE("usage: cluster") {
     });
 }
 
+/* [cut resident] */
+/* The k best of a row of up to 8192 scores, which is copied once and stays in shared memory. One block. */
+struct resident_select_storage {
+    float place[8192 + 4 + 2048]; // the row on any 4-byte boundary, and a list of 4096 positions
+    topkit_resident_storage resident;
+};
+
+static __global__ void select_resident(const float *scores, int length, int k, int *indices) {
+    __shared__ __align__(16) resident_select_storage s;
+    const topkit_group block = topkit_group_block();
+    const topkit_row row = {scores, length};
+    topkit_resident r = topkit_resident_at(row, s.place, sizeof s.place);
+    const topkit_sink_indices sink = {indices, 0};
+    const int wanted = length < k ? length : k;
+    if (wanted == 0) return;
+    topkit_resident_copy_async(block, row, r);
+    topkit_resident_init(block, &s.resident);
+    topkit_copy_async_wait();
+    const topkit_resident_bracket bracket = topkit_resident_bound(block, r, wanted, &s.resident);
+    topkit_resident_list(block, bracket, wanted, &r, &s.resident);
+    const topkit_resident_region region = topkit_resident_search<TOPKIT_ANY>(block, r, bracket, wanted, &s.resident);
+    topkit_resident_emit<TOPKIT_ANY>(block, r, region, sink, &s.resident);
+    topkit_resident_settle(block, region, wanted, sink, &s.resident); // the next row's copy might be under way here
+}
+/* [end] */
+
+TEST_CASE("usage: resident") {
+    const int n = 8001, k = 2048;
+    const score_bits scores = shuffled_row(n);
+    device_buffer<uint32_t> in(scores, 1);
+    under_all_schedules([&] {
+        device_buffer<int> indices(k);
+        test_launch(1, 256, 0, select_resident, (const float *)in.data, n, k, indices.data);
+        check_exact(scores, k, indices.read(), TOPKIT_ANY);
+    });
+}
+
 /* [cut half] */
 /* The same for a row of bfloat16 scores, or fp16 with topkit_f16: tiles are twice as long, values are written as they were. One block of
  * 4 warps; capacity 1536 serves k up to 512. */

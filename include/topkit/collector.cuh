@@ -198,6 +198,13 @@ TOPKIT_FN topkit__visits topkit__visits_of(topkit_group g, int count, int visit)
     return v;
 }
 
+/* How many are held, before anybody may add or clear again. */
+TOPKIT_FN int topkit__scan_end(topkit_group g, topkit_collector c) {
+    const int held = topkit_collector_held(c);
+    topkit_group_sync(g);
+    return held;
+}
+
 /* Scans a row with a group: loads its tiles, appends what the gate admits, compacts as often as needed. k = min(k, length), at least 1:
  * an empty row has nothing to scan. The buffer must be clear and synced. Returns how many candidates are held: fewer than k only where the
  * gate was too high for the row. SHUFFLED visits the tiles in an order under which no monotone row compacts more than a few times. */
@@ -219,9 +226,7 @@ TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gat
         if (!topkit_collector_overflowed(c)) break;
         gate = topkit_compact<TIES>(g, c, k, r);
     }
-    const int held = topkit_collector_held(c);
-    topkit_group_sync(g);
-    return held;
+    return topkit__scan_end(g, c);
 }
 
 /* The ascending scan with copies under way: a warp's next `ahead` tiles (1 to TOPKIT_AHEAD; the most is best) travel to shared memory while it
@@ -267,9 +272,7 @@ TOPKIT_FN int topkit_scan_begun(topkit_group g, topkit_row row, int k, topkit_ga
         if (!topkit_collector_overflowed(c)) break;
         gate = topkit_compact<TIES>(g, c, k, r);
     }
-    const int held = topkit_collector_held(c);
-    topkit_group_sync(g);
-    return held;
+    return topkit__scan_end(g, c);
 }
 
 #endif

@@ -86,6 +86,50 @@ TOPKIT_FN bool topkit_not_lt(float x, float t) {
 #endif
 }
 
+/* x - y, denormals kept under any compiler flag; a NaN has no sign. */
+TOPKIT_FN float topkit_subtract(float x, float y) {
+#if TOPKIT_PTX
+    float r;
+    asm("sub.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+#else
+    const float r = x - y;
+    return r != r ? __uint_as_float(0x7fffffffu) : r;
+#endif
+}
+
+/* The greater and the lesser of two scores in the library's order, where a NaN ranks as TOPKIT_NAN says; of two zeros or two NaNs either.
+ * Denormals are kept under any compiler flag. */
+TOPKIT_FN float topkit_greater(float x, float y) {
+#if TOPKIT_PTX && TOPKIT_NAN == TOPKIT_NAN_LOWEST
+    float r;
+    asm("max.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+#elif TOPKIT_PTX
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+#else
+    if (x != x || y != y) return (x != x) == (TOPKIT_NAN == TOPKIT_NAN_LOWEST) ? y : x;
+    return x > y ? x : y;
+#endif
+}
+
+TOPKIT_FN float topkit_lesser(float x, float y) {
+#if TOPKIT_PTX && TOPKIT_NAN == TOPKIT_NAN_LOWEST
+    float r;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+#elif TOPKIT_PTX
+    float r;
+    asm("min.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+#else
+    if (x != x || y != y) return (x != x) == (TOPKIT_NAN == TOPKIT_NAN_LOWEST) ? x : y;
+    return x < y ? x : y;
+#endif
+}
+
 #if !TOPKIT_PTX
 /* The fp16 compare of the low halves, by sign and magnitude; `nan` is the answer where one is a NaN. */
 TOPKIT_FN unsigned topkit__f16_compare(unsigned x, unsigned t, unsigned nan) {

@@ -6,7 +6,7 @@
  *   scope         group
  *   storage       topkit_digit_storage (shared, histogram zero before and after); the sample is only read
  *   sync          called by all threads of the group after the sample is complete and synced; ends with a barrier. From a sample: 4
- *                 barriers, 6 with a second rank. From indices: 2. From ranks and values: none
+ *                 barriers, 6 with a second rank. From indices, and crowds: 2. From ranks and values: none
  *   determinism   yes, for the same sample
  *   cost          2 reads of the sample, one shared atomic for each sample above the bracket
  *
@@ -88,6 +88,30 @@ TOPKIT_FN topkit_proposal topkit_propose_from_sample(topkit_group g, const float
     p.expected = (int)(found.above + found.inside);
     if (second_rank > 0) p.second = low + (topkit_digit_find(g, s, (unsigned)second_rank, true).bin << shift);
     return p;
+}
+
+/* Whether the samples that reach `key` crowd together: vectors of `width` neighbours (a power of two, at most 32) that hold any are fewer than
+ * three quarters of what scores without neighbours alike would give. Such a sample is worth only as many as its vectors, and a higher rank is
+ * the wiser choice. Fewer than 65536 samples. Called by the whole group; ends with a barrier. */
+TOPKIT_FN bool topkit_sample_crowds(topkit_group g, const float *sample, int count, int width, unsigned key, topkit_digit_storage *s) {
+    const unsigned lane = topkit_lane(g), neighbours = 0xffffffffu >> (32 - width);
+    unsigned both = 0; /* samples that reach the key, and 65536 for each vector that holds any */
+    TOPKIT_ASSERT(width >= 1 && width <= 32 && (width & (width - 1)) == 0 && count < 65536);
+    for (int base = 0; base < count; base += (int)g.size) {
+        const int i = base + (int)g.thread;
+        const bool hit = i < count && topkit_key(__float_as_uint(sample[i])) >= key;
+        const unsigned hits = __ballot_sync(TOPKIT_FULL_MASK, hit);
+        if (hit) both += 1;
+        if ((lane & (unsigned)(width - 1)) == 0 && (hits >> lane & neighbours)) both += 65536;
+    }
+    both = __reduce_add_sync(TOPKIT_FULL_MASK, both);
+    if (lane == 0) s->warp_sums[topkit_warp_rank(g)] = both;
+    topkit_group_sync(g);
+    both = __reduce_add_sync(TOPKIT_FULL_MASK, lane < topkit_warps(g) ? s->warp_sums[lane] : 0u);
+    topkit_group_sync(g);
+    float empty = 1.0f - (float)(both & 0xffffu) / (float)count; /* the chance that a sample is below, and that a whole vector is */
+    for (int w = 1; w < width; w *= 2) empty *= empty;
+    return (float)(both >> 16) < 0.75f * (1.0f - empty) * (float)(count / width);
 }
 
 /* From k distinct in-row indices that were good before (an earlier row, step or chunk): the smallest of their present scores. k scores

@@ -10,6 +10,7 @@
  *   refiner               the exact k of m candidates
  *   collector             gate, append, compaction, scan
  *   cluster               candidates of a cluster's blocks, merged
+ *   resident              the exact k of a row that lies in shared memory
  *   half                  rows of 16-bit scores: their tiles, scan and sample
  *   order                 sorted output
  *   scheduler             which row next
@@ -31,6 +32,7 @@
 #include "topkit/refiner.cuh"
 #include "topkit/collector.cuh"
 #include "topkit/cluster.cuh"
+#include "topkit/resident.cuh"
 #include "topkit/half.cuh"
 #include "topkit/order.cuh"
 #include "topkit/scheduler.cuh"

@@ -116,6 +116,7 @@ __global__ void every_call_threshold(unsigned *out, const float *scores, const i
     topkit_group_sync(g);
     out[3] = topkit_digit_find(g, &digit, out[4], true).bin;
     out[5] = topkit_propose_from_sample(g, scores, numbers[0], numbers[1], numbers[2], &digit).second;
+    out[9] = topkit_sample_crowds(g, scores, numbers[0], numbers[1], out[5], &digit);
     out[6] = topkit_propose_from_indices(g, scores, numbers[0], numbers, numbers[3], &digit).key;
     out[7] = topkit_propose_value(scores[0], numbers[4]).key;
     out[8] = topkit_propose_from_ranks(topkit_group_warp(), out + 16, numbers[5], numbers[6], numbers[7]).key;
@@ -209,6 +210,33 @@ __global__ void every_call_collector(const float *scores, int length, int k, top
     every_call_cluster<TOPKIT_LOWEST_INDEX>(k, c, &cluster, &storage, out + 8);
     topkit_sort(topkit_group_block(), items, topkit_sort_room(k), TOPKIT_BY_INDEX);
     topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_SCORE);
+}
+
+template <int TIES>
+static __device__ void every_call_resident(const float *scores, int length, int k, float *place, topkit_resident_storage *s, int *out) {
+    const topkit_group g = topkit_group_block();
+    const topkit_row row = {scores, length};
+    const topkit_sink_indices sink = {out + 16, 0};
+    topkit_resident r = topkit_resident_at(row, place, topkit_resident_bytes(length) + out[0]);
+    topkit_resident_copy_async(g, row, r);
+    topkit_resident_init(g, s);
+    topkit_copy_async_wait();
+    const topkit_resident_bracket bracket = topkit_resident_bound(g, r, k, s);
+    topkit_resident_list(g, bracket, k, &r, s);
+    const topkit_resident_region region = topkit_resident_search<TIES>(g, r, bracket, k, s);
+    topkit_resident_emit<TIES>(g, r, region, sink, s);
+    topkit_resident_settle(g, region, k, sink, s);
+    topkit_resident_clear(g, s);
+    out[1] = topkit_resident_group(out[2], k) + topkit_resident_seen(r, s);
+    out[3] = topkit_subtract(topkit_greater(scores[0], scores[1]), topkit_lesser(scores[2], scores[3])) > 0.0f;
+}
+
+__global__ void every_call_residents(const float *scores, int length, int k, int *out) {
+    __shared__ topkit_resident_storage storage;
+    __shared__ __align__(16) float place[4096];
+    every_call_resident<TOPKIT_ANY>(scores, length, k, place, &storage, out);
+    topkit_group_sync(topkit_group_block());
+    every_call_resident<TOPKIT_LOWEST_INDEX>(scores, length, k, place, &storage, out);
 }
 
 template <int TIES, typename SCORE>

@@ -1,0 +1,177 @@
+/* test_resident.cu: selection from a row that lies in shared memory. Compiled once for each NaN policy (test_nan_highest.cu). The row and
+ * its list have exactly the shared memory that they ask for; two rows follow each other at the same place, the second one's copy begun as
+ * early as it may.
+ */
+#include "testing.h"
+#include "topkit/resident.cuh"
+
+typedef struct resident_outputs {
+    int *indices[2]; /* (k) */
+    unsigned *values; /* (k) of the first row */
+    topkit_resident_bracket *bracket; /* of the first row */
+    int *looked_at;   /* scores of the first row that were looked at behind the bound */
+    unsigned *dirty;
+} resident_outputs;
+
+template <int TIES>
+static __global__ void resident_run(test_shape shape, unsigned *others, const float *scores, int length, const float *second, int seconds,
+                                    int k, int bytes, resident_outputs out) {
+    TOPKIT_SHARED(memory);
+    topkit_resident_storage *s = (topkit_resident_storage *)memory;
+    float *place = (float *)(memory + (sizeof *s + 15) / 16 * 16);
+    const topkit_row rows[2] = {{scores, length}, {second, seconds}};
+    topkit_resident r = topkit_resident_at(rows[0], place, bytes);
+    topkit_group g;
+    if (!test_enter(shape, others, &g)) return;
+    topkit_resident_copy_async(g, rows[0], r);
+    topkit_resident_init(g, s);
+    topkit_copy_async_wait();
+    for (int turn = 0; turn < 2; turn++) {
+        const int wanted = k < rows[turn].length ? k : rows[turn].length;
+        const topkit_sink_pairs sink = {out.indices[turn], turn ? nullptr : (float *)out.values, 0};
+        const topkit_resident_bracket bracket = topkit_resident_bound(g, r, wanted, s);
+        topkit_resident_list(g, bracket, wanted, &r, s);
+        if (g.thread == 0 && turn == 0) {
+            *out.bracket = bracket;
+            *out.looked_at = topkit_resident_seen(r, s);
+        }
+        const topkit_resident_region region = topkit_resident_search<TIES>(g, r, bracket, wanted, s);
+        topkit_resident_emit<TIES>(g, r, region, sink, s);
+        if (turn == 0) {
+            r = topkit_resident_at(rows[1], place, bytes);
+            topkit_resident_copy_async(g, rows[1], r);
+        }
+        topkit_resident_settle(g, region, wanted, sink, s);
+        topkit_resident_clear(g, s);
+        topkit_sink_pad_all(g.thread, g.size, wanted, k, sink);
+        topkit_copy_async_wait();
+    }
+    topkit_group_sync(g);
+    for (int b = (int)g.thread; b < TOPKIT_DIGIT_BINS; b += (int)g.size)
+        if (s->digit.histogram[b]) atomicAdd(out.dirty, 1u);
+    if (g.thread == 0 && (s->counts[0] || s->counts[1] || s->taken)) atomicAdd(out.dirty, 1u);
+}
+
+struct resident_seen {
+    topkit_resident_bracket bracket;
+    int looked_at;
+};
+
+/* The k best of `scores`, `shift` scores behind a 16-byte boundary, and then of all but the first 3 of them. */
+template <int TIES>
+static resident_seen check_resident(test_shape shape, const score_bits &scores, int k, int positions, int shift) {
+    const int n = (int)scores.size(), bytes = topkit_resident_bytes(n) + positions * 2;
+    INFO("ties " << TIES << ", scores " << n << ", k " << k << ", positions " << positions << ", shift " << shift);
+    device_buffer<uint32_t> in(scores, shift, true);
+    device_buffer<int> first(k), second(k), looked_at(1);
+    device_buffer<unsigned> values(k), dirty(1, 0);
+    device_buffer<topkit_resident_bracket> bracket(1);
+    const resident_outputs out = {{first.data, second.data}, values.data, bracket.data, looked_at.data, dirty.data};
+    test_run(shape, 1, (sizeof(topkit_resident_storage) + 15) / 16 * 16 + (size_t)bytes, resident_run<TIES>, (const float *)in.data, n,
+             (const float *)in.data + 3, n - 3, k, bytes, out);
+    score_bits got_values = values.read();
+    check_exact(scores, k, first.read(), TIES, &got_values);
+    check_exact(score_bits(scores.begin() + 3, scores.end()), k, second.read(), TIES);
+    REQUIRE(dirty.read()[0] == 0);
+    const resident_seen seen = {bracket.read()[0], looked_at.read()[0]};
+    int reach = 0;
+    for (uint32_t bits : scores) {
+        reach += expected_key(bits) >= seen.bracket.low;
+        REQUIRE(expected_key(bits) <= seen.bracket.high);
+    }
+    REQUIRE(reach >= std::min(k, n));
+    if (seen.looked_at < n) REQUIRE(seen.looked_at == reach);
+    return seen;
+}
+
+static void check_both(test_shape shape, const score_bits &scores, int k, int positions, int shift) {
+    check_resident<TOPKIT_ANY>(shape, scores, k, positions, shift);
+    check_resident<TOPKIT_LOWEST_INDEX>(shape, scores, k, positions, shift);
+}
+
+/* near enough to a normal distribution, with its two tails */
+static float bell(int i) { return uniform(1, i) + uniform(2, i) + uniform(3, i) + uniform(4, i) - 2.0f; }
+
+static __global__ void resident_pairs(const float *scores, int count, float *greater, float *lesser) {
+    for (int i = (int)threadIdx.x; i < count * count; i += (int)blockDim.x) {
+        greater[i] = topkit_greater(scores[i / count], scores[i % count]);
+        lesser[i] = topkit_lesser(scores[i / count], scores[i % count]);
+    }
+}
+
+TEST_CASE("resident: the greater and the lesser of any two scores") {
+    const score_bits special = special_scores();
+    const int count = (int)special.size();
+    device_buffer<uint32_t> in(special), greater(count * count), lesser(count * count);
+    test_launch(1, 128, 0, resident_pairs, (const float *)in.data, count, (float *)greater.data, (float *)lesser.data);
+    const score_bits more = greater.read(), less = lesser.read();
+    for (int i = 0; i < count * count; i++) {
+        const uint32_t a = special[i / count], b = special[i % count];
+        REQUIRE(compare_scores(more[i], compare_scores(a, b) >= 0 ? a : b) == 0);
+        REQUIRE(compare_scores(less[i], compare_scores(a, b) >= 0 ? b : a) == 0);
+    }
+}
+
+TEST_CASE("resident: worked numbers") {
+    REQUIRE(topkit_resident_group(2, 2) == 4);
+    REQUIRE(topkit_resident_group(2, 3) == 2);
+    everywhere([](test_shape shape) {
+        const score_bits scores = row_of(8, [](int i) { return (float)"\1\11\3\4\10\2\7\6"[i]; });
+        const resident_seen seen = check_resident<TOPKIT_ANY>(shape, scores, 3, 8, 0);
+        REQUIRE(seen.bracket.close);
+        REQUIRE((seen.bracket.value > 6.0f && seen.bracket.value < 7.0f && seen.bracket.sure > 7.0f && seen.bracket.sure < 8.0f));
+        REQUIRE(seen.looked_at == 3);
+    });
+}
+
+TEST_CASE("resident: few scores more than k reach the bound") {
+    everywhere([](test_shape shape) {
+        for (int shift : {0, 1}) {
+            const score_bits scores = row_of(8192, bell);
+            for (int k : {100, 1024, 2048, 4096, 6000}) {
+                const resident_seen seen = check_resident<TOPKIT_ANY>(shape, scores, k, k, shift);
+                REQUIRE(seen.bracket.close);
+                REQUIRE(seen.looked_at < k + 40);
+            }
+        }
+    });
+}
+
+TEST_CASE("resident: any k, any length, any alignment") {
+    everywhere([](test_shape shape) {
+        for (int n : {4, 5, 6, 7, 33, 130, 1037}) {
+            for (int k : {1, 2, n / 2, n - 4, n - 1, n}) {
+                if (k >= 1) check_both(shape, row_of(n, bell), k, n, (n + k) % 4);
+            }
+        }
+    });
+}
+
+TEST_CASE("resident: lists that are too short, equals and near-equals") {
+    const int n = 1500;
+    everywhere([](test_shape shape) {
+        for (int k : {1, 300, 1200}) {
+            for (int positions : {0, 320, n}) {
+                check_both(shape, row_of(n, bell), k, positions, 1);
+                check_both(shape, row_of(n, [](int i) { return (float)(hashed(0, i) & 3); }), k, positions, 2);
+                check_both(shape, row_of(n, [](int) { return -1.0f; }), k, positions, 3);
+                check_both(shape, row_of(n, [](int i) { return i < 10 ? 1e30f : i % 2 ? -0.0f : 0.0f; }), k, positions, 0);
+                check_both(shape, row_of(n, [](int i) { return float_of(0xc1f00000u + (unsigned)permuted(n, i)); }), k, positions, 1);
+                check_both(shape, row_of(n, [](int i) { return float_of((unsigned)permuted(n, i)); }), k, positions, 2); /* denormals */
+            }
+        }
+    });
+}
+
+TEST_CASE("resident: every kind of float") {
+    const score_bits special = special_scores();
+    everywhere([&](test_shape shape) {
+        score_bits scores;
+        for (int i = 0; i < 700; i++) scores.push_back(special[hashed(8, i) % special.size()]);
+        for (int k : {1, 20, 60, 300, 640, 690, 699}) check_both(shape, scores, k, 700, k % 4);
+        for (int i = 0; i < 700; i++) scores[i] = i % 4 ? 0x7fc00000u + (unsigned)i : (uint32_t)hashed(8, i); /* mostly NaN */
+        for (int k : {1, 100, 175, 176, 600}) check_both(shape, scores, k, 350, k % 4);
+        for (int i = 0; i < 700; i++) scores[i] = i % 50 ? bits_of(bell(i)) : special[hashed(8, i) % special.size()]; /* a few of them */
+        for (int k : {1, 100, 680}) check_both(shape, scores, k, 700, k % 4);
+    });
+}
