@@ -73,11 +73,11 @@ static __device__ __forceinline__ void topkit_fused_copy_rows(const topkit_fused
 /* All tiles of a pass. A tile's pages are looked up one tile ahead: their numbers' way from memory costs nothing then. */
 static __device__ __forceinline__ void topkit_fused_stream(const topkit_fused_job &job, topkit_fused_storage *s, unsigned char *ring,
                                                            const topkit_fused_run &run, bool sample, unsigned *sent) {
-    const int tiles = sample ? run.samples : run.tiles, step = sample || run.step == 0 ? 1 : run.step;
-    const int origin = topkit_fused_first(run, sample);
+    const int tiles = sample ? run.samples : run.tiles;
+    if (tiles == 0) return; /* nothing else is said of such a pass */
+    const int origin = topkit_fused_first(run, sample), step = sample || run.step == 0 ? 1 : run.step;
     const topkit_fused_source from = {run.low, run.high, topkit_fused_stride(run, sample),
                                       job.page_table ? job.page_table + run.table * job.table_stride : nullptr};
-    if (tiles == 0) return;
     int first = origin, tile = 0;
     topkit_fused_pages pages = topkit_fused_look_up(from, first);
     for (int n = 0; n < tiles;) {

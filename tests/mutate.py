@@ -37,6 +37,7 @@ def mutation(name, path, old, new, tests, how=PLAIN, quick=False):
 
 
 KEY, ROW, GROUP = "include/topkit/key.cuh", "include/topkit/row.cuh", "include/topkit/group.cuh"
+RESIDENT = "include/topkit/resident.cuh"
 CANDIDATE, DIGIT, SAMPLER = "include/topkit/candidate.cuh", "include/topkit/digit.cuh", "include/topkit/sampler.cuh"
 THRESHOLD, SINK, REFINER = "include/topkit/threshold.cuh", "include/topkit/sink.cuh", "include/topkit/refiner.cuh"
 COLLECTOR, ORDER, SCHEDULER = "include/topkit/collector.cuh", "include/topkit/order.cuh", "include/topkit/scheduler.cuh"
@@ -129,6 +130,14 @@ MUTATIONS = [
     mutation("no barrier before a compaction", COLLECTOR,
              "warp's last step is not used */\n        }\n        topkit_group_sync(g);", "warp's last step is not used */\n        }",
              "collector", RACES),
+    # resident rows
+    mutation("members are left behind in the histogram", RESIDENT, "        topkit__resident_members(s)[i] = 0;\n", "", "resident"),
+    mutation("the last of the members is not selected", RESIDENT, "if (rank <= region.need)", "if (rank < region.need)", "resident"),
+    mutation("fewer groups than k make a bound", RESIDENT, "if (groups < k) bracket.low = 0;", "", "resident"),
+    mutation("a member's index counts from the boundary", RESIDENT, "__float_as_uint(r.scores[position]), position - r.lead);",
+             "__float_as_uint(r.scores[position]), position);", "resident"),
+    mutation("what fills up a vector ranks first", RESIDENT, "TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7fffffffu : 0xff800000u);\n#pragma unroll 1",
+             "0x7f800000u);\n#pragma unroll 1", "resident"),
     # order, sinks, signals, scheduler
     mutation("a sort stops one pass early", ORDER, "distance > 0; distance /= 2", "distance > 1; distance /= 2", "order", quick=True),
     mutation("a pad comes before the last", ORDER, "TOPKIT_INDEX_LIMIT};", "0};", "order", quick=True),
