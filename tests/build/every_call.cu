@@ -116,6 +116,7 @@ __global__ void every_call_threshold(unsigned *out, const float *scores, const i
     topkit_group_sync(g);
     out[3] = topkit_digit_find(g, &digit, out[4], true).bin;
     out[5] = topkit_propose_from_sample(g, scores, numbers[0], numbers[1], numbers[2], &digit).second;
+    out[10] = (unsigned)topkit_add_zero(*topkit_once(scores));
     out[9] = topkit_sample_crowds(g, scores, numbers[0], numbers[1], out[5], &digit);
     out[6] = topkit_propose_from_indices(g, scores, numbers[0], numbers, numbers[3], &digit).key;
     out[7] = topkit_propose_value(scores[0], numbers[4]).key;
