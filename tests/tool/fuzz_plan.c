@@ -21,7 +21,7 @@ static void demand(int condition) {
     }
 }
 
-static void check_plan(const topkit_plan *p, int rows, int k, int route, const topkit_device_facts *d) {
+static void check_plan(const topkit_plan *p, int rows, int max_length, int k, int route, const topkit_device_facts *d) {
     if (rows == 0 || k == 0) {
         demand(p->route == 0 && p->blocks == 0 && p->threads == 0 && p->shared_bytes == 0 && p->workspace_bytes == 0);
         return;
@@ -31,7 +31,7 @@ static void check_plan(const topkit_plan *p, int rows, int k, int route, const t
     demand(d->arch >= 80);
     demand(p->blocks >= 1);
     demand(p->threads >= 32 && p->threads <= 1024 && p->threads % 32 == 0 && p->threads <= d->threads_per_sm);
-    demand(p->route == TOPKIT_ROUTE_ANY_K || p->capacity >= k);
+    demand(p->route == TOPKIT_ROUTE_ANY_K || p->capacity >= (p->route == TOPKIT_ROUTE_DIRECT && max_length < k ? max_length : k));
     demand(p->shared_bytes >= 0 && p->shared_bytes <= d->shared_per_block && p->shared_bytes + SYSTEM_SHARED <= d->shared_per_sm);
     if (p->route == TOPKIT_ROUTE_ROW || p->route == TOPKIT_ROUTE_PIPELINED || p->route == TOPKIT_ROUTE_ANY_K) {
         demand(p->workspace_bytes <= 65536 + 4 * (size_t)rows);
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         demand(!sensible || route != TOPKIT_ROUTE_AUTO || k > most || !(n[10] & 2));
     } else {
         demand(sensible);
-        check_plan(&plan, rows, k, route, &device);
+        check_plan(&plan, rows, max_length, k, route, &device);
     }
     return 0;
 }
