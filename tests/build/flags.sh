@@ -1,7 +1,8 @@
 # flags.sh (D05): debug, line information, fast math and the library's own switches compile. That results stay exact under them is the
 # part of the GPU tests, which link operators built so.
 #
-# Debug code is assembled for the library only: assembling the operator's takes minutes, and is what the GPU tests begin with.
+# The operator's code is compiled and not assembled: that takes minutes in debug code, is what the GPU tests begin with, and spills.sh does
+# it once with line information.
 . "${0%/*}/common.sh"
 
 compile() { # unit, what comes out, flags
@@ -15,9 +16,9 @@ compile() { # unit, what comes out, flags
 compile tests/build/every_call.cu cubin -G # never optimised, and nvcc says so if it is asked to be quick about it
 compile examples/05_select.cu ptx -G
 for flag in -lineinfo --use_fast_math -DTOPKIT_DEBUG=1 -DTOPKIT_NAN=TOPKIT_NAN_HIGHEST; do
-    for unit in tests/build/every_call.cu examples/05_select.cu; do
-        # shellcheck disable=SC2086 # a list of flags
-        compile "$unit" cubin $quick "$flag"
-    done
+    # shellcheck disable=SC2086 # a list of flags
+    compile tests/build/every_call.cu cubin $quick "$flag"
+    # shellcheck disable=SC2086
+    compile examples/05_select.cu ptx $quick "$flag"
 done
 finish
