@@ -18,7 +18,7 @@
  *   scores        float, or 16-bit ones (SCORE is topkit_bf16 or topkit_f16): the same steps over half the bytes, by half.cuh
  *   k             1 .. 4096 (plan.c)
  *   shared        40 KB and 8 bytes a candidate: 104 KB for k <= 2048, two blocks a multiprocessor
- *   workspace     16 bytes + 4 a row, zeroed once
+ *   workspace     1 KB + 4 bytes a row, zeroed once
  *   reads         the row once, plus one 32-byte sector in 2 KB for the sample
  */
 #ifndef TOPKIT_01_ROW_SELECT_CUH

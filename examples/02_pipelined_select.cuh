@@ -17,12 +17,14 @@
  * The producer runs ahead of the scan by the whole ring, also into the next row: a load needs no threshold. Rows that have nothing
  * to scan (at most k scores) are copied by the proposer.
  *
+ * Where a row's samples crowd together the proposer takes narrower vectors, and more sectors of memory, for the rows that follow.
+ *
  * A buffer that fills up is compacted by the scan warps themselves. A row whose gate was too high goes round once more, between other rows,
  * with an open gate and its chunks shuffled: nobody waits for it.
  *
  *   k             1 .. 4096 (plan.c); the buffers are meant for 2048
  *   shared        227 KB, one block a multiprocessor; compute capability 9.0 (bulk copies)
- *   workspace     16 bytes + 4 a row, zeroed once
+ *   workspace     1 KB + 4 bytes a row, zeroed once
  *   reads         the row once; the sample's sectors stay in L2 until the stream comes by (docs/performance.md)
  */
 #ifndef TOPKIT_02_PIPELINED_SELECT_CUH

@@ -17,7 +17,7 @@
  *   length        what shared memory holds beside 5 KB, 2 bytes for each of k and, for sorted output, 8 more for each, rounded up to a
  *                 power of two. Of k = 2048, unsorted: 12093 scores with four blocks a multiprocessor, 16957 with three, 26685 with two,
  *                 55869 with one
- *   workspace     16 bytes + 4 a row, zeroed once
+ *   workspace     1 KB + 4 bytes a row, zeroed once
  *   reads         the row once
  */
 #ifndef TOPKIT_04_DIRECT_SELECT_CUH

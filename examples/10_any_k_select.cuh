@@ -21,7 +21,7 @@
  *
  *   k             1 .. TOPKIT_MAX_LENGTH
  *   shared        56 KB and 8 bytes a candidate: 104 KB, two blocks a multiprocessor
- *   workspace     16 bytes + 4 a row, zeroed once
+ *   workspace     1 KB + 4 bytes a row, zeroed once
  *   reads         the row twice (three times in the order of indices), plus one 32-byte sector in 512 bytes for the sample, or less. At the
  *                 most six times: the bracket missed, 32 bits of keys in four digits, the output
  *   determinism   the order of indices: the sequence, with lowest-index ties

@@ -7,8 +7,9 @@
  *
  *   scope         cluster: all threads of all its blocks; a block acts as a whole. Before compute capability 9.0 a cluster is one block
  *   storage       topkit_cluster_storage (12 bytes shared), and the collector's buffer, both at the same place in every block
- *   sync          called after a scan; at the end block 0's buffer is synced, and nobody else's is needed any more. 2 cluster barriers;
- *                 where the candidates do not fit, 1 and 3 for each doubling, and those of the compactions
+ *   sync          called after a scan; at the end block 0's buffer is synced, and nobody else's is needed any more. 2 cluster barriers
+ *                 and 1 of the block; where the candidates do not fit, 1 of each, 3 cluster barriers for each doubling, and those of the
+ *                 compactions
  *   determinism   as the collector's: the set is right under both tie policies, given indices of the whole row; its order is open
  *   cost          one remote store of 8 bytes a candidate
  *

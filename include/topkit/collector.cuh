@@ -6,9 +6,10 @@
  * ever dropped: capacity changes speed, never the answer.
  *
  *   scope         append: warp. scan, compact, trim: group
- *   storage       topkit_collector_state (shared), `capacity` candidates (shared), 512 floats of stage a warp (shared, 16-byte aligned)
+ *   storage       topkit_collector_state (shared), `capacity` candidates (shared), 512 floats of stage a warp (shared, 16-byte aligned;
+ *                 topkit_scan_begun: `ahead` times that)
  *   sync          append: none, sync the group before the candidates are read. scan: ends with a barrier, and leaves storage ready.
- *                 compact and trim end with one, trim begins with one. topkit_scan_begun takes up tiles that the caller has begun to copy.
+ *                 compact and trim end with one, trim begins with one. topkit_scan_begin: none; topkit_scan_begun goes on from it.
  *                 The scan reads through the read-only cache: the row is global memory that nothing writes while the kernel runs
  *   determinism   the order in the buffer is open; after a scan the set holds the k best (all of their ties' contenders included)
  *   cost          a tile: 16 compares a lane, and about 30 + 12 * (most hits of a lane) instructions where any lane has a hit

@@ -8,7 +8,7 @@
  *   sync          called by all threads of the group after the sample is complete and synced; ends with a barrier. From a sample: 4
  *                 barriers, 6 with a second rank. From indices, and crowds: 2. From ranks and values: none
  *   determinism   yes, for the same sample
- *   cost          2 reads of the sample, one shared atomic for each sample above the bracket
+ *   cost          crowds: 1 read of the sample. From a sample: 2 reads, one shared atomic for each sample above the bracket
  *
  * How a rank is found without sorting: the maxima of r disjoint classes of samples are r different samples, so the smallest of them is a
  * lower bound (the bracket) of the r-th largest. One histogram step over [bracket, maximum] then gives a bin floor close below it. A
