@@ -19,8 +19,8 @@
  * Blocks of a cluster wait for each other: the hardware runs them together or not at all. Teams never wait: who is not the last leaves.
  *
  *   k             1 .. 4096 (plan.c)
- *   shared        8 KB, 8 bytes a candidate, and 32 KB for each of the 1 to 4 tiles that travel to a warp at a time, the first of them before
- *                 the gate is known: one block a multiprocessor
+ *   shared        8 KB, 8 bytes a candidate, and 32 KB for each of the 1 to 4 tiles that travel to a warp at a time, the first of them
+ *                 before the gate is known: one block a multiprocessor
  *   workspace     several teams: 16 k + 4 bytes a row and team, and a ticket a row that is zero between launches; else none of its own
  *   reads         the row once, and the sample once a block (from L2)
  */

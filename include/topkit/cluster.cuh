@@ -45,7 +45,8 @@ TOPKIT_FN int topkit_cluster_merge(topkit_group block, topkit_collector c, int h
     topkit_cluster_sync();
     if (topkit_warp_rank(block) == 0) { /* one warp: all warps of 16 blocks at once would queue up for 2000 cycles */
         const unsigned others = lane < blocks ? topkit_cluster_read(&s->held, lane) : 0u;
-        const unsigned sum = __reduce_add_sync(TOPKIT_FULL_MASK, others), below = __reduce_add_sync(TOPKIT_FULL_MASK, lane < rank ? others : 0u);
+        const unsigned sum = __reduce_add_sync(TOPKIT_FULL_MASK, others);
+        const unsigned below = __reduce_add_sync(TOPKIT_FULL_MASK, lane < rank ? others : 0u);
         if (lane == 0) {
             s->all = sum;
             s->before = below;

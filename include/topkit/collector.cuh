@@ -230,8 +230,8 @@ TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gat
     return topkit__scan_end(g, c);
 }
 
-/* The ascending scan with copies under way: a warp's next `ahead` tiles (1 to TOPKIT_AHEAD; the most is best) travel to shared memory while it
- * looks at one, and the first of them before the gate is known. c.stage: ahead * TOPKIT_TILE floats a warp. */
+/* The ascending scan with copies under way: a warp's next `ahead` tiles (1 to TOPKIT_AHEAD; the most is best) travel to shared memory while
+ * it looks at one, and the first of them before the gate is known. c.stage: ahead * TOPKIT_TILE floats a warp. */
 #define TOPKIT_AHEAD 4
 
 /* Starts the copies of a warp's first tiles, as TOPKIT_AHEAD commit groups. */

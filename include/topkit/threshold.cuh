@@ -90,9 +90,9 @@ TOPKIT_FN topkit_proposal topkit_propose_from_sample(topkit_group g, const float
     return p;
 }
 
-/* Whether the samples that reach `key` crowd together: vectors of `width` neighbours (a power of two, at most 32) that hold any are fewer than
- * three quarters of what scores without neighbours alike would give. Such a sample is worth only as many as its vectors, and a higher rank is
- * the wiser choice. Fewer than 65536 samples. Called by the whole group; ends with a barrier. */
+/* Whether the samples that reach `key` crowd together: vectors of `width` neighbours (a power of two, at most 32) that hold any are fewer
+ * than three quarters of what scores without neighbours alike would give. Such a sample is worth only as many as its vectors, and
+ * narrower ones, or a higher rank, are the wiser choice. Fewer than 65536 samples. Called by the whole group; ends with a barrier. */
 TOPKIT_FN bool topkit_sample_crowds(topkit_group g, const float *sample, int count, int width, unsigned key, topkit_digit_storage *s) {
     const unsigned lane = topkit_lane(g), neighbours = 0xffffffffu >> (32 - width);
     unsigned both = 0; /* samples that reach the key, and 65536 for each vector that holds any */
