@@ -54,44 +54,57 @@ static topkit_select_job make_job(const topkit_select_params *p, const topkit_pl
     job.values = (float *)p->values;
     job.value_stride = p->value_stride ? p->value_stride : p->k;
     job.stats = p->stats;
-    /* The workspace: a header that is zero between launches (queue, tickets), then what needs no zeroing. */
+    /* The workspace: a header that is zero between launches (queue, counters of split rows), then what needs no zeroing. */
     job.queue = (topkit_queue *)p->workspace;
-    job.tickets = (unsigned *)(job.queue + 1);
     job.row_order = (int *)((char *)p->workspace + TOPKIT_WORKSPACE_HEADER);
-    job.teams = plan->teams;
-    job.slot = plan->slot;
+    job.parts = plan->parts;
+    job.reciprocal = 0xffffffffu / (unsigned)plan->parts + 1;
     job.depth = plan->depth;
-    job.pool = (topkit_candidate *)((char *)p->workspace + TOPKIT_WORKSPACE_HEADER);
-    job.published = (int *)(job.pool + (size_t)p->rows * (size_t)plan->teams * (size_t)plan->slot);
+    job.arrivals = plan->parts != plan->cluster ? (unsigned *)(job.queue + 1) : nullptr;
+    job.pool = (unsigned char *)p->workspace + TOPKIT_WORKSPACE_HEADER;
+    job.slot = plan->slot;
     return job;
 }
 
-static int launch(void (*kernel)(topkit_select_job), const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
+static cudaError_t launch_as(void (*kernel)(topkit_select_job), const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attributes[2] = {};
+    const bool meets = plan->parts != plan->cluster; /* in memory: resident together, or not launched at all */
     config.attrs = attributes;
-    if (plan->cluster > 1) {
+    if (meets) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
+        attributes[config.numAttrs].val.cooperative = 1;
+        config.numAttrs++;
+    } else if (plan->cluster > 1) {
         attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-        attributes[config.numAttrs].val.clusterDim.x = (unsigned)plan->cluster;
-        attributes[config.numAttrs].val.clusterDim.y = attributes[config.numAttrs].val.clusterDim.z = 1;
+        attributes[config.numAttrs].val.clusterDim.y = (unsigned)plan->cluster;
+        attributes[config.numAttrs].val.clusterDim.x = attributes[config.numAttrs].val.clusterDim.z = 1;
         config.numAttrs++;
     }
-    if (p->early_start && plan->early_start) {
+    if (p->early_start && plan->early_start && !meets) {
         attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         attributes[config.numAttrs].val.programmaticStreamSerializationAllowed = 1;
         config.numAttrs++;
     }
-    config.gridDim = dim3((unsigned)plan->blocks);
+    config.gridDim = dim3((unsigned)(plan->blocks / plan->parts), (unsigned)plan->parts);
     config.blockDim = dim3((unsigned)plan->threads);
     config.dynamicSmemBytes = (size_t)plan->shared_bytes;
     config.stream = stream;
-    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan->shared_bytes) != cudaSuccess ||
-        (plan->cluster > 8 && cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) != cudaSuccess) ||
-        cudaLaunchKernelEx(&config, kernel, make_job(p, plan)) != cudaSuccess) {
-        cudaGetLastError(); /* reported as our status: must not surface again in the caller's next check */
-        return TOPKIT_ERROR_LAUNCH;
+    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan->shared_bytes);
+    if (error == cudaSuccess && plan->cluster > 8) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (error == cudaSuccess) error = cudaLaunchKernelEx(&config, kernel, make_job(p, plan));
+    if (error != cudaSuccess) cudaGetLastError(); /* reported as our status: must not surface again in the caller's next check */
+    return error;
+}
+
+static int launch(void (*kernel)(topkit_select_job), const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
+    cudaError_t error = launch_as(kernel, p, plan, stream);
+    if (error == cudaErrorCooperativeLaunchTooLarge) { /* a device shared with others, which have some of its multiprocessors */
+        topkit_plan fewer = *plan;
+        topkit_plan_clusters(&fewer, p->rows);
+        error = launch_as(kernel, p, &fewer, stream);
     }
-    return TOPKIT_OK;
+    return error == cudaSuccess ? TOPKIT_OK : TOPKIT_ERROR_LAUNCH;
 }
 
 /* The plan and the kernels must agree on what a launch is given. */
@@ -99,7 +112,7 @@ static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELI
               "plan.c");
 static_assert(TOPKIT_PIPELINED_THREADS == 928 && TOPKIT_PIPELINED_CAPACITY == 5632 && TOPKIT_ROW_THREADS == 512, "plan.c");
 static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
-static_assert(TOPKIT_SPLIT_THREADS == 512 && TOPKIT_SPLIT_HEADER <= 8192, "plan.c");
+static_assert(TOPKIT_SPLIT_THREADS == 512 && TOPKIT_SPLIT_HEADER <= 26624, "plan.c");
 static_assert(TOPKIT_DIRECT_THREADS == 1024 && TOPKIT_DIRECT_HEADER <= 4864, "plan.c");
 static_assert(TOPKIT_ANY_K_HEADER + TOPKIT_ROW_THREADS / 32 * TOPKIT_EMIT_STAGE * sizeof(float) <= 57344, "plan.c");
 
@@ -108,6 +121,13 @@ static int launch_row(const topkit_select_params *p, const topkit_plan *plan, cu
     const bool any = p->ties == TOPKIT_TIES_ANY;
     return launch(any ? topkit_row_select_kernel<TOPKIT_ANY, SCORE> : topkit_row_select_kernel<TOPKIT_LOWEST_INDEX, SCORE>, p, plan,
                   stream);
+}
+
+template <int TIES>
+static int launch_split(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
+    const bool most = plan->threads == TOPKIT_SPLIT_THREADS;
+    return launch(most ? topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS> : topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS / 2>,
+                  p, plan, stream);
 }
 
 template <int TIES>
@@ -135,7 +155,7 @@ static int launch_route(const topkit_select_params *p, const topkit_plan *plan, 
             return launch(any ? topkit_pipelined_select_kernel<TOPKIT_ANY> : topkit_pipelined_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan,
                           stream);
         case TOPKIT_ROUTE_SPLIT:
-            return launch(any ? topkit_split_select_kernel<TOPKIT_ANY> : topkit_split_select_kernel<TOPKIT_LOWEST_INDEX>, p, plan, stream);
+            return any ? launch_split<TOPKIT_ANY>(p, plan, stream) : launch_split<TOPKIT_LOWEST_INDEX>(p, plan, stream);
         case TOPKIT_ROUTE_DIRECT:
             return any ? launch_direct<TOPKIT_ANY>(p, plan, stream) : launch_direct<TOPKIT_LOWEST_INDEX>(p, plan, stream);
         default: return TOPKIT_ERROR_OPTION;

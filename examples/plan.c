@@ -16,9 +16,14 @@ enum {
     PIPELINED_SHARED = 232448,
     SPLIT_THREADS = 512,
     SPLIT_MIN_PART = 4096,    /* scores that a block of a split row gets at the least */
-    SPLIT_TEAM_PART = 65536,  /* and at the most, before a second cluster joins in: their meeting in memory costs about as much time */
-    SPLIT_MAX_TEAMS = 32,
-    SPLIT_FIXED_SHARED = 8192,  /* refiner and state, at most */
+    SPLIT_FEW_SCORES = 8192,  /* a block with no more has half of the threads */
+    SPLIT_CLUSTER_PART = 32768, /* in a cluster from here on, twice as many blocks that meet in memory, which takes 2 us more, are faster */
+    SPLIT_PARTS = 64,           /* of them; a column to read from each ends what they gain */
+    SPLIT_LONG_PARTS = 128,     /* .. of rows of more than SPLIT_LONG_ROW */
+    SPLIT_LONG_ROW = 2097152,
+    SPLIT_FIXED_SHARED = 26624, /* refiner, team and state, at most */
+    SPLIT_TEAM_ROW = 2048,      /* bytes of workspace: a row's, and of each of its blocks */
+    SPLIT_TEAM_PART = 2048,
     SPLIT_TILES_SHARED = 32768, /* a tile a warp */
     SPLIT_MAX_DEPTH = 4,
     DIRECT_THREADS = 1024,    /* of a block that has a multiprocessor to itself; two have half of that, more a quarter */
@@ -26,7 +31,7 @@ enum {
     DIRECT_MAX_LENGTH = 65000, /* positions are 16 bits */
     DIRECT_FEW_SCORES = 16384, /* a row of so many keeps no more than half of those threads busy */
     DIRECT_FIXED_SHARED = 4864, /* state */
-    HEADER_TICKETS = (TOPKIT_WORKSPACE_HEADER - 16) / 4, /* behind the queue */
+    HEADER_COUNTERS = (TOPKIT_WORKSPACE_HEADER - 16) / 4, /* behind the queue */
     ANY_K_FIXED_SHARED = 57344,
     ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
@@ -95,16 +100,16 @@ static int split_fits(const topkit_device_facts *device, int cluster) {
     return (int)(cluster > 8 ? sms * 6 / 7 : cluster > 2 ? sms * 10 / 11 : sms);
 }
 
-/* As many blocks a row as fill the machine, one a multiprocessor, each with enough to do: first those of a cluster, then more clusters. */
-static int plan_split(const topkit_device_facts *device, int rows, int max_length, int k, topkit_plan *p) {
+/* As many blocks a row as fill the machine, one a multiprocessor, each with enough to do: those of a cluster, or, of parts so long that it
+ * pays, as many as there are. */
+static int plan_split(const topkit_device_facts *device, int rows, int max_length, int k, int order, topkit_plan *p) {
     const int room = device->shared_per_block - SPLIT_FIXED_SHARED;
-    p->threads = SPLIT_THREADS;
-    if (p->threads > device->threads_per_sm || room < SPLIT_TILES_SHARED ||
+    if (SPLIT_THREADS > device->threads_per_sm || room < SPLIT_TILES_SHARED ||
         device->shared_per_block + SYSTEM_SHARED > device->shared_per_sm)
         return TOPKIT_ERROR_DEVICE;
     p->capacity = row_capacity(k);
     if (p->capacity > (room - SPLIT_TILES_SHARED) / 8) p->capacity = (room - SPLIT_TILES_SHARED) / 8 / 512 * 512;
-    if (p->capacity < row_least_capacity(k) || p->capacity < 2 * k) return TOPKIT_ERROR_DEVICE; /* of two blocks both k best must fit */
+    if (p->capacity < row_least_capacity(k)) return TOPKIT_ERROR_DEVICE;
     p->depth = at_most((room - p->capacity * 8) / SPLIT_TILES_SHARED, SPLIT_MAX_DEPTH);
     p->shared_bytes = SPLIT_FIXED_SHARED + p->capacity * 8 + p->depth * SPLIT_TILES_SHARED;
     if (device->arch >= 90) {
@@ -112,20 +117,18 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
         while (p->cluster > 1 && (rows * (long long)p->cluster > split_fits(device, p->cluster) || max_length / p->cluster < SPLIT_MIN_PART))
             p->cluster /= 2;
     }
-    /* Very long parts: more teams, of smaller clusters where those of this size would leave much of the machine idle. */
-    const int team_part = p->cluster > 1 ? SPLIT_TEAM_PART : 2 * SPLIT_MIN_PART;
-    if (rows <= HEADER_TICKETS && max_length / p->cluster > team_part) {
-        while (p->cluster > 2 && 2LL * rows * p->cluster > split_fits(device, p->cluster)) p->cluster /= 2;
-        p->teams = at_most(split_fits(device, p->cluster) / (rows * p->cluster), max_length / p->cluster / (team_part / 4));
-        p->teams = p->teams < 1 ? 1 : at_most(p->teams, SPLIT_MAX_TEAMS);
+    p->parts = p->cluster;
+    const int most = at_most(device->sm_count / rows, max_length > SPLIT_LONG_ROW ? SPLIT_LONG_PARTS : SPLIT_PARTS);
+    if (rows <= HEADER_COUNTERS && max_length / p->cluster >= SPLIT_CLUSTER_PART && most >= 2 * p->cluster) {
+        p->parts = most;
+        p->slot = SPLIT_TEAM_ROW + (long long)most * SPLIT_TEAM_PART + (order == TOPKIT_ORDER_NONE ? 0 : (k + 1) / 2 * 16LL);
+        p->workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * (size_t)p->slot;
     }
-    /* With the usual candidates nobody has to cut back before publishing; and beside k a team's must fit the buffer. */
-    p->slot = p->cluster > 1 ? at_most(2 * k, p->capacity - k) : k;
-    const long long blocks = (long long)rows * p->cluster * p->teams;
+    p->threads = max_length / p->parts <= SPLIT_FEW_SCORES ? SPLIT_THREADS / 2 : SPLIT_THREADS;
+    const long long blocks = (long long)rows * p->parts;
     if (blocks > TOPKIT_MAX_ROWS) return TOPKIT_ERROR_SHAPE;
     p->blocks = (int)blocks;
     p->width = 8; /* one sector: every block reads the sample */
-    if (p->teams > 1) p->workspace_bytes += (size_t)rows * (size_t)p->teams * ((size_t)p->slot * 8 + 4);
     return TOPKIT_OK;
 }
 
@@ -174,12 +177,12 @@ static int plan_route(const topkit_device_facts *device, int rows, int max_lengt
     p.route = route;
     p.density = 128;
     p.width = 4;
-    p.cluster = p.teams = 1;
+    p.cluster = p.parts = 1;
     p.early_start = device->arch >= 90;
     p.workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
     switch (route) {
         case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, k, &p); break;
-        case TOPKIT_ROUTE_SPLIT: status = plan_split(device, rows, max_length, k, &p); break;
+        case TOPKIT_ROUTE_SPLIT: status = plan_split(device, rows, max_length, k, order, &p); break;
         case TOPKIT_ROUTE_DIRECT: status = plan_direct(device, rows, max_length, k, order, &p); break;
         case TOPKIT_ROUTE_ANY_K: status = order == TOPKIT_ORDER_SCORE ? plan_row(device, rows, k, &p) : plan_any_k(device, rows, &p); break;
         default: status = plan_row(device, rows, k, &p); break;
@@ -209,13 +212,18 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     return plan_route(device, rows, max_length, k, order, TOPKIT_ROUTE_ROW, plan); /* which needs least of a device */
 }
 
-int topkit_plan_within(topkit_plan *plan, int rows, size_t bytes) {
-    if (bytes >= plan->workspace_bytes) return TOPKIT_OK;
-    const size_t least = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
-    if (plan->teams <= 1 || bytes < least) return TOPKIT_ERROR_WORKSPACE;
-    plan->teams = 1;
+void topkit_plan_clusters(topkit_plan *plan, int rows) {
+    if (plan->parts == plan->cluster) return;
+    plan->parts = plan->cluster;
     plan->blocks = rows * plan->cluster;
-    plan->workspace_bytes = least;
+    plan->workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
+}
+
+int topkit_plan_within(topkit_plan *plan, int rows, size_t bytes) {
+    topkit_plan p = *plan;
+    if (bytes < p.workspace_bytes) topkit_plan_clusters(&p, rows);
+    if (bytes < p.workspace_bytes) return TOPKIT_ERROR_WORKSPACE;
+    *plan = p;
     return TOPKIT_OK;
 }
 

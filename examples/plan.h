@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* Bytes at the front of every workspace that are zero between launches: the queue, and tickets of split rows. No route leaves anything else
+/* Bytes at the front of every workspace that are zero between launches: the queue, and counters of split rows. No route leaves anything else
  * there, so that a workspace may go from one route and shape to another. */
 #define TOPKIT_WORKSPACE_HEADER 1024
 
@@ -35,8 +35,10 @@ typedef struct topkit_plan {
     int capacity;           /* candidates that a block's buffer holds */
     int shared_bytes;       /* dynamic shared memory of a block */
     int density, width;     /* sampler: scores for one sample, samples in one vector */
-    int cluster, teams;     /* split rows: blocks of a cluster, clusters that share a row; 1 otherwise */
-    int slot, depth;        /* split rows: candidates that a cluster may publish; tiles that a warp fetches ahead */
+    int parts;              /* split rows: blocks of a row; 1 otherwise */
+    int cluster;            /* .. that are a cluster where parts == cluster; else the launch is cooperative, and clusters of so many would do */
+    long long slot;         /* .. bytes of workspace a row, of a cooperative launch */
+    int depth;              /* .. tiles that a warp fetches ahead */
     int early_start;        /* 1: the device can start a launch before the kernel ahead of it has ended (select.h) */
     size_t workspace_bytes; /* of the launch */
 } topkit_plan;
@@ -44,8 +46,11 @@ typedef struct topkit_plan {
 /* Returns a topkit_status and fills `plan` only when it is TOPKIT_OK. */
 int topkit_make_plan(int rows, int max_length, int k, int order, int route, const topkit_device_facts *device, topkit_plan *plan);
 
-/* Fits a plan to a workspace of `bytes`: with less than it asks for, one team works on each split row, slower, so that a workspace made for
- * many rows serves fewer, which may be split further. Returns a topkit_status; the plan is unchanged where it is not TOPKIT_OK. */
+/* The same with clusters, where the launch would be cooperative: they need no workspace, and never too many multiprocessors. */
+void topkit_plan_clusters(topkit_plan *plan, int rows);
+
+/* Fits a plan to a workspace of `bytes`: with less than it asks for, split rows get clusters, so that a workspace made for many rows serves
+ * fewer, which may be split further. Returns a topkit_status; the plan is unchanged where it is not TOPKIT_OK. */
 int topkit_plan_within(topkit_plan *plan, int rows, size_t bytes);
 
 /* The route for scores of a type, where *route is the one asked for: 16-bit scores are read by the row kernel alone, which is then what

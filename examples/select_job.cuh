@@ -27,11 +27,11 @@ typedef struct topkit_select_job {
     topkit_select_stats *stats; /* or null */
     topkit_queue *queue;        /* zero before the first launch, and after every one */
     int *row_order;             /* (rows) */
-    int teams, slot, depth;     /* of a row that is split (03): clusters that share it; candidates that each may publish, k to capacity - k;
-                                 * tiles that travel to a warp at a time */
-    unsigned *tickets;          /* (rows) with several teams; zero before the first launch, and after every one */
-    int *published;             /* (rows x teams) candidates in the pool */
-    topkit_candidate *pool;     /* (rows x teams x slot) */
+    int parts, depth;           /* of a row that is split (03): its blocks; tiles that travel to a warp at a time */
+    unsigned reciprocal;        /* .. 2^32 / parts, rounded up */
+    unsigned *arrivals;         /* (rows) zero before the first launch, and after every one; null: a row's blocks are a cluster */
+    unsigned char *pool;        /* (rows x slot) with arrivals: what a row's blocks tell each other, */
+    long long slot;             /* .. bytes: a team's, and k candidates where an order is asked for */
 } topkit_select_job;
 
 template <typename SCORE = float>

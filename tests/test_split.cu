@@ -1,4 +1,4 @@
-/* test_split.cu: the merge of a cluster, and the split kernel with every division of a row: clusters and teams that no plan would make for
+/* test_split.cu: the split kernel with every division of a row: clusters and blocks that meet in memory, as no plan would divide
  * rows as short as these, buffers that overflow, gates that are too high. The operator's tests have the plan's own divisions.
  */
 #include "03_split_select.cuh"
@@ -8,87 +8,22 @@
 /* ---- the launch that 05_select.cu makes, with a division of the test's own ---- */
 
 struct division {
-    int cluster, teams, depth, capacity;
+    int parts;
+    bool meets; /* in memory; else the parts are a cluster */
+    int depth, capacity;
 };
-
-/* ---- the merge alone: block b brings counts[b] candidates with consecutive indices and scores that fall with the index ---- */
-
-struct merge_storage {
-    topkit_refiner_storage refiner;
-    topkit_collector_state collected;
-    topkit_cluster_storage cluster;
-};
-
-static __global__ void merge_kernel(const int *counts, int capacity, int k, topkit_candidate *out, int *results) {
-    TOPKIT_SHARED(memory);
-    merge_storage *s = (merge_storage *)memory;
-    topkit_candidate *items = (topkit_candidate *)(memory + (sizeof(merge_storage) + 15) / 16 * 16);
-    const topkit_group block = topkit_group_block();
-    const topkit_collector c = {items, capacity, nullptr, &s->collected};
-    const unsigned rank = topkit_cluster_block();
-    topkit_refiner_init(block, &s->refiner);
-    if (block.thread == 0) s->collected.dropped = s->collected.compactions = 0;
-    int first = 0, total = -1;
-    for (unsigned b = 0; b < rank; b++) first += counts[b];
-    for (int i = (int)block.thread; i < counts[rank]; i += (int)block.size) {
-        const topkit_candidate one = {__float_as_uint((float)-(first + i)), first + i};
-        items[i] = one;
-    }
-    topkit_group_sync(block);
-    const int held = topkit_cluster_merge<TOPKIT_ANY>(block, c, counts[rank], k, &s->cluster, &s->refiner, &total);
-    if (block.thread == 0) results[1 + rank] = total;
-    if (rank > 0) return;
-    if (block.thread == 0) results[0] = held;
-    for (int i = (int)block.thread; i < held; i += (int)block.size) out[i] = items[i];
-}
-
-static void check_merge(const std::vector<int> &counts, int capacity, int k) {
-    const int blocks = (int)counts.size();
-    INFO("blocks " << blocks << ", capacity " << capacity << ", k " << k);
-    if (blocks > test_cluster_blocks()) return;
-    under_all_schedules([&] {
-        int total = 0;
-        for (int n : counts) total += n;
-        device_buffer<int> in(counts), results((size_t)blocks + 1);
-        device_buffer<topkit_candidate> out((size_t)capacity);
-        test_launch_clusters(blocks, (unsigned)blocks, 96, (sizeof(merge_storage) + 15) / 16 * 16 + (size_t)capacity * 8, merge_kernel,
-                             in.data, capacity, k, out.data, results.data);
-        const std::vector<int> got = results.read();
-        const std::vector<topkit_candidate> items = out.read();
-        for (int b = 0; b < blocks; b++) REQUIRE(got[(size_t)b + 1] == total);
-        const int best = std::min(k, total);
-        if (total <= capacity) REQUIRE(got[0] == total);
-        else REQUIRE((got[0] >= best && got[0] <= capacity));
-        std::vector<int> seen((size_t)total, 0);
-        for (int i = 0; i < got[0]; i++) {
-            const int index = items[(size_t)i].index;
-            REQUIRE((index >= 0 && index < total));
-            REQUIRE(float_of(items[(size_t)i].bits) == (float)-index);
-            seen[(size_t)index]++;
-        }
-        REQUIRE(std::count_if(seen.begin(), seen.end(), [](int n) { return n > 1; }) == 0);
-        REQUIRE(std::count(seen.begin(), seen.begin() + best, 1) == best); /* none of the k best was lost */
-    });
-}
-
-TEST_CASE("a cluster's candidates meet in its first block") {
-    check_merge({5}, 64, 8);
-    check_merge({30, 40, 0}, 100, 8); /* the worked numbers */
-    check_merge({30, 40, 0}, 64, 8);
-    check_merge({0, 0, 0, 7}, 64, 8);
-    check_merge({0, 0, 0, 0}, 64, 8);
-    check_merge({100, 100, 100, 100, 100, 100, 100, 100}, 800, 50); /* all fit exactly */
-    check_merge({100, 100, 100, 100, 100, 100, 100, 100}, 799, 50); /* all but one */
-    check_merge({100, 100, 100, 100, 100, 100, 100}, 200, 100);     /* an odd number, no room beyond 2k */
-    check_merge({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, 32, 16);
-    check_merge({0, 200, 0, 0, 200, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 200}, 256, 128);
-}
 
 /* ---- whole rows ---- */
 
 /* Returns how many rows were read twice. */
-template <int TIES> static unsigned long long check_split(const std::vector<std::vector<float>> &rows, int k, division d) {
-    if (d.cluster > test_cluster_blocks()) return 0;
+template <int TIES> static unsigned long long check_split(const std::vector<std::vector<float>> &rows, int k, division d, int order) {
+    if (!d.meets && d.parts > test_cluster_blocks()) return 0;
+    int multiprocessors = 0;
+    REQUIRE(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess);
+    if (d.meets && (int)rows.size() * d.parts > multiprocessors && rows.size() > 1) { /* no more blocks than are resident together */
+        const std::vector<std::vector<float>> first(rows.begin(), rows.begin() + 1), rest(rows.begin() + 1, rows.end());
+        return check_split<TIES>(first, k, d, order) + check_split<TIES>(rest, k, d, order);
+    }
     const int count = (int)rows.size();
     int longest = 0;
     std::vector<int> lengths;
@@ -101,11 +36,11 @@ template <int TIES> static unsigned long long check_split(const std::vector<std:
     for (int r = 0; r < count; r++) std::copy(rows[(size_t)r].begin(), rows[(size_t)r].end(), scores.begin() + r * stride);
 
     device_buffer<float> in(scores);
-    device_buffer<int> in_lengths(lengths), indices((size_t)(count * k)), published((size_t)(count * d.teams));
+    device_buffer<int> in_lengths(lengths), indices((size_t)(count * k));
     device_buffer<float> values((size_t)(count * k));
-    device_buffer<unsigned> tickets((size_t)count, 0);
-    const int slot = d.cluster > 1 ? std::min(2 * k, d.capacity - k) : k;
-    device_buffer<topkit_candidate> pool((size_t)(count * d.teams * slot));
+    device_buffer<unsigned> arrivals((size_t)count, 0);
+    const long long slot = topkit_team_bytes(d.parts) + (k + 1) / 2 * 16;
+    device_buffer<unsigned char> pool((size_t)(count * slot));
     device_buffer<topkit_select_stats> stats(1, 0);
     topkit_select_job job = {};
     job.scores = in.data;
@@ -121,35 +56,36 @@ template <int TIES> static unsigned long long check_split(const std::vector<std:
     job.index_stride = job.value_stride = k;
     job.values = values.data;
     job.stats = stats.data;
-    job.teams = d.teams;
-    job.slot = slot;
+    job.order = order;
+    job.parts = d.parts;
+    job.reciprocal = 0xffffffffu / (unsigned)d.parts + 1;
     job.depth = d.depth;
-    job.tickets = tickets.data;
-    job.published = published.data;
+    job.arrivals = d.meets ? arrivals.data : nullptr;
     job.pool = pool.data;
-    INFO("k " << k << ", cluster " << d.cluster << ", teams " << d.teams << ", depth " << d.depth << ", capacity " << d.capacity);
+    job.slot = slot;
+    INFO("k " << k << ", parts " << d.parts << (d.meets ? " meet in memory" : " in a cluster") << ", depth " << d.depth << ", capacity "
+              << d.capacity << ", order " << order);
     const size_t shared = TOPKIT_SPLIT_HEADER + (size_t)d.depth * 32768 + (size_t)d.capacity * 8;
-    test_launch_clusters(d.cluster, (unsigned)(count * d.cluster * d.teams), TOPKIT_SPLIT_THREADS, shared,
-                         topkit_split_select_kernel<TIES>, job);
+    test_launch_clusters(d.meets ? 0 : d.parts, dim3((unsigned)count, (unsigned)d.parts), TOPKIT_SPLIT_THREADS, shared,
+                         topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS>, job);
 
     const std::vector<int> got = indices.read();
     const std::vector<float> got_values = values.read();
     std::vector<uint32_t> bits(got_values.size());
     std::memcpy(bits.data(), got_values.data(), bits.size() * 4);
-    for (unsigned ticket : tickets.read()) REQUIRE(ticket == 0);
+    for (unsigned n : arrivals.read()) REQUIRE(n == 0);
     pool.read();
-    published.read();
     for (int r = 0; r < count; r++) {
         const std::vector<float> &row = rows[(size_t)r];
         const std::string fault = oracle_fault(row.data(), (int)row.size(), oracle_best(row.data(), (int)row.size(), k), k,
-                                               got.data() + (size_t)r * k, bits.data() + (size_t)r * k, TIES == TOPKIT_LOWEST_INDEX, 0);
+                                               got.data() + (size_t)r * k, bits.data() + (size_t)r * k, TIES == TOPKIT_LOWEST_INDEX, order);
         if (!fault.empty()) FAIL("row " << r << " of length " << row.size() << ": " << fault);
     }
     return stats.read()[0].recoveries;
 }
 
-static const division DIVISIONS[] = {{1, 1, 1, 1024}, {2, 1, 4, 1024}, {3, 1, 2, 1536}, {8, 1, 1, 1024}, {16, 1, 1, 1024},
-                                     {1, 2, 1, 1024}, {1, 7, 2, 1024}, {2, 3, 1, 2048}, {4, 2, 3, 1024}, {5, 2, 1, 1024}};
+static const division DIVISIONS[] = {{1, false, 1, 1024}, {2, false, 4, 1024}, {3, false, 2, 1536}, {8, false, 1, 1024}, {16, false, 1, 1024},
+                                     {2, true, 1, 1024},  {4, true, 2, 1024},  {3, true, 1, 2048},  {2, true, 4, 1024}};
 
 /* One division for each call, by turns, under each schedule; both tie policies. */
 static void check_all(const std::vector<std::vector<float>> &rows, int k) {
@@ -157,9 +93,10 @@ static void check_all(const std::vector<std::vector<float>> &rows, int k) {
     under_all_schedules([&] {
         for (int n = 0; n < 2; n++) {
             division d = DIVISIONS[turn++ % (sizeof DIVISIONS / sizeof *DIVISIONS)];
-            d.capacity = std::max(d.capacity, std::max(2 * k, k + TOPKIT_TILE));
-            if (n) check_split<TOPKIT_ANY>(rows, k, d);
-            else check_split<TOPKIT_LOWEST_INDEX>(rows, k, d);
+            d.capacity = std::max(d.capacity, k + TOPKIT_TILE);
+            const int order = (int)(turn / 2 % 3);
+            if (n) check_split<TOPKIT_ANY>(rows, k, d, order);
+            else check_split<TOPKIT_LOWEST_INDEX>(rows, k, d, order);
         }
     });
 }
@@ -195,13 +132,14 @@ TEST_CASE("split rows: scores that drift, repeat, or all lie in one part") {
 TEST_CASE("split rows: a gate that is too high is found, and the row is read once more") {
     const int n = 8192, k = 600;
     for (const division &as_is : DIVISIONS) {
-        if (as_is.cluster > test_cluster_blocks()) continue;
+        if (!as_is.meets && as_is.parts > test_cluster_blocks()) continue;
         unsigned long long recoveries = 0;
         for (int phase = 0; phase < 16; phase++) {
             division d = as_is;
-            d.capacity = std::max(d.capacity, 2 * k);
+            d.capacity = std::max(d.capacity, k + TOPKIT_TILE);
             recoveries += check_split<TOPKIT_ANY>(
-                {scores_of(n, [&](int i) { return uniform(3, (unsigned)i) + (i / 8 % 16 == phase ? 100.0f : 0.0f); })}, k, d);
+                {scores_of(n, [&](int i) { return uniform(3, (unsigned)i) + (i / 8 % 16 == phase ? 100.0f : 0.0f); })}, k, d,
+                TOPKIT_ORDER_NONE);
         }
         REQUIRE(recoveries >= 1);
         REQUIRE(recoveries <= 2);

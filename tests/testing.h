@@ -157,19 +157,26 @@ static inline int test_cluster_blocks() {
     return major >= 9 ? 16 : 1;
 }
 
+/* Clusters of so many blocks, along y where the grid has any; 0: a cooperative launch, whose blocks are all resident together. */
 template <class... P, class... A>
-static inline void test_launch_clusters(int cluster, unsigned blocks, unsigned threads, size_t shared, void (*kernel)(P...),
+static inline void test_launch_clusters(int cluster, dim3 blocks, unsigned threads, size_t shared, void (*kernel)(P...),
                                         A... arguments) {
     cudaLaunchAttribute attribute = {};
     cudaLaunchConfig_t config = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = (unsigned)cluster;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    config.gridDim = dim3(blocks);
+    if (cluster == 0) {
+        attribute.id = cudaLaunchAttributeCooperative;
+        attribute.val.cooperative = 1;
+    } else {
+        attribute.id = cudaLaunchAttributeClusterDimension;
+        attribute.val.clusterDim.x = blocks.y > 1 ? 1 : (unsigned)cluster;
+        attribute.val.clusterDim.y = blocks.y > 1 ? (unsigned)cluster : 1;
+        attribute.val.clusterDim.z = 1;
+    }
+    config.gridDim = blocks;
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.attrs = &attribute;
-    config.numAttrs = cluster > 1;
+    config.numAttrs = cluster != 1;
     if (shared > 48 * 1024)
         REQUIRE(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared) == cudaSuccess);
     if (cluster > 8)
@@ -180,7 +187,7 @@ static inline void test_launch_clusters(int cluster, unsigned blocks, unsigned t
 
 template <class... P, class... A>
 static inline void test_launch(unsigned blocks, unsigned threads, size_t shared, void (*kernel)(P...), A... arguments) {
-    test_launch_clusters(1, blocks, threads, shared, kernel, arguments...);
+    test_launch_clusters(1, dim3(blocks), threads, shared, kernel, arguments...);
 }
 
 template <class... P, class... A>

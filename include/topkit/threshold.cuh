@@ -6,9 +6,9 @@
  *   scope         group
  *   storage       topkit_digit_storage (shared, histogram zero before and after); the sample is only read
  *   sync          called by all threads of the group after the sample is complete and synced; ends with a barrier. From a sample: 4
- *                 barriers, 6 with a second rank. From indices, and crowds: 2. From ranks and values: none
+ *                 barriers, 6 with a second rank. Roughly, from indices, and crowds: 2. From ranks and values: none
  *   determinism   yes, for the same sample
- *   cost          crowds: 1 read of the sample. From a sample: 2 reads, one shared atomic for each sample above the bracket
+ *   cost          roughly, and crowds: 1 read of the sample. From a sample: 2 reads, one shared atomic for each sample above the bracket
  *
  * How a rank is found without sorting: the maxima of r disjoint classes of samples are r different samples, so the smallest of them is a
  * lower bound (the bracket) of the r-th largest. One histogram step over [bracket, maximum] then gives a bin floor close below it. A
@@ -31,7 +31,8 @@
 typedef struct topkit_proposal {
     unsigned key;     /* sort key to collect from, at or below the rank-th largest sample; TOPKIT_NO_THRESHOLD for none */
     unsigned second;  /* the same for second_rank, at most `key`; TOPKIT_NO_THRESHOLD where it was not asked for */
-    int expected;     /* samples at or above `key` */
+    int expected;     /* samples at or above `key`, where they were counted */
+    unsigned maximum; /* the largest sample's; TOPKIT_NO_THRESHOLD where there is no sample */
 } topkit_proposal;
 
 /* The class maxima's minimum where at least `rank` classes hold a sample, else the smallest sample. */
@@ -39,35 +40,54 @@ TOPKIT_FN void topkit__bracket(topkit_group g, topkit_digit_storage *s, int coun
                                unsigned *low, unsigned *high) {
     /* A class is 1, 2, .. 32 neighbouring threads: the widest that still leaves `rank` classes gives the highest bracket. */
     const int holders = count < (int)g.size ? count : (int)g.size;
-    int width = TOPKIT_WARP;
-    while (width > 1 && holders / width < rank) width /= 2;
+    int shift = 5; /* width 2^shift; divisions by a variable would take longer than everything else here */
+    while (shift > 0 && holders >> shift < rank) shift--;
     unsigned class_maximum = maximum;
-    for (int offset = 1; offset < width; offset *= 2) {
+    for (int offset = 1; offset < 1 << shift; offset *= 2) {
         const unsigned other = __shfl_xor_sync(TOPKIT_FULL_MASK, class_maximum, offset);
         class_maximum = class_maximum > other ? class_maximum : other;
     }
-    const bool whole = ((int)g.thread / width + 1) * width <= holders; /* a class that lacks samples would spoil the minimum */
-    *low = holders / width >= rank ? (whole ? class_maximum : 0xffffffffu) : minimum;
+    const bool whole = (((int)g.thread >> shift) + 1) << shift <= holders; /* a class that lacks samples would spoil the minimum */
+    *low = holders >> shift >= rank ? (whole ? class_maximum : 0xffffffffu) : minimum;
     *high = maximum;
     topkit_digit_range(g, s, low, high);
+}
+
+TOPKIT_FN void topkit__sample_range(topkit_group g, const float *sample, int count, unsigned *maximum, unsigned *minimum) {
+    *maximum = 0;
+    *minimum = 0xffffffffu;
+#pragma unroll 4
+    for (int i = (int)g.thread; i < count; i += (int)g.size) {
+        const unsigned key = topkit_key(__float_as_uint(sample[i]));
+        *maximum = *maximum > key ? *maximum : key;
+        *minimum = *minimum < key ? *minimum : key;
+    }
+}
+
+/* Roughly, in half of the time: the bracket alone, a sample which `rank` samples reach, and of ordinary scores about ln(1.4 * rank) times as
+ * many. For a start that admits too much rather than too little. */
+TOPKIT_FN topkit_proposal topkit_propose_roughly(topkit_group g, const float *sample, int count, int rank, topkit_digit_storage *s) {
+    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0, TOPKIT_NO_THRESHOLD};
+    unsigned maximum, minimum;
+    if (count <= 0 || rank <= 0) return p;
+    topkit__sample_range(g, sample, count, &maximum, &minimum);
+    topkit__bracket(g, s, count, rank < count ? rank : count, maximum, minimum, &p.key, &p.maximum);
+    topkit_group_sync(g);
+    return p;
 }
 
 /* From sample[0 .. count): the rank-th largest, and the second_rank-th largest (0: not wanted; else >= rank). Ranks above the count are
  * cut to it. An empty sample or rank 0 gives TOPKIT_NO_THRESHOLD. */
 TOPKIT_FN topkit_proposal topkit_propose_from_sample(topkit_group g, const float *sample, int count, int rank, int second_rank,
                                                      topkit_digit_storage *s) {
-    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0};
+    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0, TOPKIT_NO_THRESHOLD};
     if (count <= 0 || rank <= 0) return p;
     if (rank > count) rank = count;
     if (second_rank > count) second_rank = count;
-    unsigned maximum = 0, minimum = 0xffffffffu, low, high;
-#pragma unroll 4
-    for (int i = (int)g.thread; i < count; i += (int)g.size) {
-        const unsigned key = topkit_key(__float_as_uint(sample[i]));
-        maximum = maximum > key ? maximum : key;
-        minimum = minimum < key ? minimum : key;
-    }
+    unsigned maximum, minimum, low, high;
+    topkit__sample_range(g, sample, count, &maximum, &minimum);
     topkit__bracket(g, s, count, second_rank > rank ? second_rank : rank, maximum, minimum, &low, &high);
+    p.maximum = high;
     const unsigned shift = topkit_digit_shift(high - low);
     for (int base = (int)g.thread; base < count; base += 4 * (int)g.size) {
         float x[4];
@@ -119,7 +139,7 @@ TOPKIT_FN bool topkit_sample_crowds(topkit_group g, const float *sample, int cou
  * caller's to exclude; with some, the certificate still holds the answer. */
 TOPKIT_FN topkit_proposal topkit_propose_from_indices(topkit_group g, const float *scores, int length, const int *indices, int k,
                                                       topkit_digit_storage *s) {
-    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, k};
+    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, k, TOPKIT_NO_THRESHOLD};
     unsigned low = 0xffffffffu, high = 0;
     for (int i = (int)g.thread; i < k; i += (int)g.size) {
         const int index = indices[i];
@@ -134,7 +154,7 @@ TOPKIT_FN topkit_proposal topkit_propose_from_indices(topkit_group g, const floa
 
 /* A threshold that is known from elsewhere, or fixed. A NaN proposes nothing. */
 TOPKIT_FN topkit_proposal topkit_propose_value(float value, int expected) {
-    topkit_proposal p = {topkit_key(__float_as_uint(value)), TOPKIT_NO_THRESHOLD, expected};
+    topkit_proposal p = {topkit_key(__float_as_uint(value)), TOPKIT_NO_THRESHOLD, expected, TOPKIT_NO_THRESHOLD};
     if (p.key == TOPKIT_KEY_NAN) p.key = TOPKIT_NO_THRESHOLD;
     return p;
 }
@@ -144,7 +164,7 @@ TOPKIT_FN topkit_proposal topkit_propose_value(float value, int expected) {
  * segment j whose key is >= t. The largest published key with a guaranteed count >= k: it can not underfill, and overfills by at most
  * about 2 when keys are distinct. Called by one warp; each lane tries candidates, all lanes get the answer. keys: shared or global. */
 TOPKIT_FN topkit_proposal topkit_propose_from_ranks(topkit_group warp, const unsigned *keys, int segments, int levels, int k) {
-    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0};
+    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0, TOPKIT_NO_THRESHOLD};
     unsigned best = TOPKIT_NO_THRESHOLD;
     for (int c = (int)topkit_lane(warp); c < segments * levels; c += TOPKIT_WARP) {
         const unsigned t = keys[c];

@@ -31,7 +31,7 @@
 #include "topkit/sink.cuh"
 #include "topkit/refiner.cuh"
 #include "topkit/collector.cuh"
-#include "topkit/cluster.cuh"
+#include "topkit/team.cuh"
 #include "topkit/resident.cuh"
 #include "topkit/half.cuh"
 #include "topkit/order.cuh"
