@@ -18,13 +18,46 @@ bench() {
 
 for input in normal dsa uniform sorted_asc sorted_desc equal twoval period128 heavy neginf denorm narrow worst_rising worst_tiles worst_stages; do
     bench --input $input --rows 2 --columns 4500 --k 300 --lengths mixed --json "$work/$input.json" >"$work/table" || fail "$input"
-    tail -n 1 "$work/table" | grep -q "^one  *$input  *mixed .* yes$" || fail "$input is not in the table as exact: $(tail -n 1 "$work/table")"
+    tail -n 1 "$work/table" | grep -q "^one  *$input  *mixed  *f32 .* yes  *topkit-auto$" || fail "$input is not in the table as exact: $(tail -n 1 "$work/table")"
 done
 bench --input dsa --rows 2 --columns 3000 --k 200 --ties lowest --order index --json "$work/lowest.json" >/dev/null || fail "lowest ties"
 bench --input capture --capture "$here/capture/scores.npy" --capture-lengths "$here/capture/lengths.npy" --rows 2 --columns 9000 --k 512 \
     --json "$work/capture.json" >/dev/null || fail "captured scores"
 
-for arguments in "" "no_such_suite" "one --rounds 0" "one --input no_such_input" "one --k 100000" "one --no-such-option 1" "matrix --rows 7"; do
+for type in bf16 fp16; do
+    bench --type $type --input dsa --rows 2 --columns 9000 --k 512 --lengths mixed --json "$work/$type.json" >/dev/null || fail "$type"
+done
+for order in index score; do # of a long row that is collected, sampled and sorted, too
+    bench --input twoval --rows 2 --columns 9000 --k 300 --route row --order $order --json "$work/$order.json" >/dev/null || fail "order $order"
+done
+bench --input normal --rows 2 --columns 70000 --k 16385 --lengths full --json "$work/large_k.json" >/dev/null || fail "a large k"
+bench --kernel topkit,cub,flashinfer --rows 2 --columns 600 --k 30 --json "$work/peers.json" >/dev/null || fail "peers that are not built"
+grep -q "'cub' is unknown" "$work/stderr" && grep -q "'flashinfer' is unknown" "$work/stderr" || fail "a peer that is not built is not named"
+status=0 # bfloat16 by a route that does not read it: named, counted as a failure of ours, and not in the results
+bench --type bf16 --route split --rows 2 --columns 600 --k 30 --json "$work/refused.json" >"$work/table" 2>/dev/null || status=$?
+[ $status -eq 1 ] && grep -q "not measured by topkit-split" "$work/table" || fail "a refusal gives exit code $status"
+
+# The suites' shapes are for a GPU: only their lists are looked at.
+cases() {
+    "$driver" --list "$@" | tail -n +2
+}
+count() {
+    wanted=$1
+    shift
+    found=$(cases "$@" | wc -l)
+    [ "$found" -eq "$wanted" ] || fail "$*: $found cases, not $wanted"
+}
+count 36 types
+count 12 --type bf16 types
+count 54 any_k
+count 6 --k 16385 any_k
+count 40 order
+count 74 peers
+count 4 --kernel topkit,topkit --rows 1 --columns 1048576 decode
+cases types | grep -qv " topkit-row$" && fail "types has another route than row"
+[ "$(cases order | grep -c " topkit-auto+lowest$")" -eq 10 ] || fail "order lacks the lowest indices"
+
+for arguments in "" "no_such_suite" "one --rounds 0" "one --input no_such_input" "one --type f64" "one --kernel nobody" "one --k 0" "one --no-such-option 1" "matrix --rows 7"; do
     status=0
     "$driver" $arguments >/dev/null 2>&1 || status=$?
     [ $status -eq 2 ] || fail "'$arguments' gives exit code $status"
@@ -36,8 +69,14 @@ python3 "$here/merge.py" "$work/all.json" "$work/dsa.json" # replaces its own
 python3 - "$work/all.json" <<'PYTHON' || fail "merged results"
 import json, sys
 results = json.load(open(sys.argv[1]))["results"]
-assert len(results) == 17, len(results)
-assert {r["kernel"] for r in results} == {"topkit-auto", "topkit-auto+lowest+index"}
+assert len(results) == 23, len(results)
+assert {r["kernel"] for r in results} == {"topkit-auto", "topkit-auto+lowest+index", "topkit-row+index", "topkit-row+score"}
+assert {(r["type"], r["route"]) for r in results if r["type"] != "f32"} == {("bf16", "row"), ("fp16", "row")}
+for r in results: # the same scores in half the bytes
+    other = [s for s in results if s["type"] == "bf16" and s["input"] == r["input"] and s["columns"] == r["columns"]]
+    assert not other or r["type"] == "bf16" or r["valid_bytes"] == other[0]["valid_bytes"] * (1 if r["type"] == "fp16" else 2)
+assert [r["route"] for r in results if r["k"] == 16385] == ["any-k"]
+assert {(r["order"], r["ties"]) for r in results} == {("none", "any"), ("index", "lowest"), ("index", "any"), ("score", "any")}
 for r in results:
     assert r["exact"] is True and 0 < r["us"] <= r["p95_us"] <= r["p99_us"] and r["ceiling_us"] > 0 and r["valid_bytes"] > 0, r
     assert r["admitted_per_row"] >= min(r["k"], 1), r
