@@ -14,6 +14,8 @@
 
 #include <cstring>
 
+/* topk.cuh uses the C library's strings and math.cuh, and includes neither */
+#include <flashinfer/math.cuh>
 #include <flashinfer/topk.cuh>
 
 static const size_t STATE_BYTES = 1 << 20;
