@@ -11,7 +11,8 @@
  *
  * All combinations on one matrix of causal lengths, in one rotation with a plain read of it; ablate.cuh is the kernel. Times are of graph
  * replays; counts and cycles of another launch, which no time is taken of. `recoveries` are rows that were read again, `opened`
- * those of them that needed an open gate. Every row is judged before and after timing. Exit code: 0 all exact, 1 not, 2 a wrong command line.
+ * those of them that needed an open gate. Every row is judged before and after timing. Exit code: 0 all exact, 1 not, 2 a wrong command
+ * line.
  */
 #include "ablate.cuh"
 #include "exact.h"
@@ -348,8 +349,8 @@ static int save(const options *o, const bench_run *run, const std::vector<result
 static int print_results(const std::vector<result> &results)
 {
     int status = 0;
-    printf("%-11s %8s %6s %6s %6s %9s %9s %7s %9s %6s %6s %6s %9s %9s %9s %9s  %s\n", "input", "columns", "stride", "target", "second", "us",
-           "p95", "share", "admitted", "recov.", "open", "comp.", "propose", "scan", "recover", "refine", "exact");
+    printf("%-11s %8s %6s %6s %6s %9s %9s %7s %9s %6s %6s %6s %9s %9s %9s %9s  %s\n", "input", "columns", "stride", "target", "second",
+           "us", "p95", "share", "admitted", "recov.", "open", "comp.", "propose", "scan", "recover", "refine", "exact");
     for (const result &r : results) {
         const ablate_counts &c = r.t.counts;
         const double us = percentile(r.t.us, 0.5);

@@ -1,13 +1,13 @@
 /* ablate.cuh: a row kernel whose sampling and thresholds are run-time numbers, with clocks between its steps; for ablate.cu.
  *
- * Composed as examples/01 is, from the same blocks: persistent blocks take rows from a queue, sample, propose, scan, refine. Three things are
- * different. The sample is not fetched ahead, so that it counts among the steps, and it may be as large as stages and buffer together,
- * which are free while it is looked at: a dense sample then fits. No rank is too small to be asked for. And a scan that finds fewer than k
- * can be repaired in two ways:
+ * Composed as examples/01 is, from the same blocks: persistent blocks take rows from a queue, sample, propose, scan, refine. Three things
+ * are different. The sample is not fetched ahead, so that it counts among the steps (with the proposal), and it may be as large as stages
+ * and buffer together, which are free while it is looked at: a dense sample then fits. No rank is too small to be asked for. And a scan
+ * that finds fewer than k can be repaired in two ways:
  *
  *     no secondary threshold   all is collected once more, behind an open gate, as in 01
- *     a secondary threshold    the same sample proposed a second, lower key: what is held stays, and the row is read once more for what lies
- *                              between the two (the band). Where that does not suffice either, all is collected, behind an open gate
+ *     a secondary threshold    the same sample proposed a second, lower key: what is held stays, and the row is read once more for what
+ *                              lies between the two (the band). Where that does not suffice either, all is collected, behind an open gate
  *
  * Cycles are those of one thread between barriers, so that they hold the waiting for the others, and for the other block of the
  * multiprocessor. Nothing is counted unless `counts` is given; the clock is read in any case.

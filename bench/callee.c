@@ -15,10 +15,10 @@ static int refused(int status)
 static topkit_select_params params_of(const bench_call *call)
 {
     const bench_case *c = call->shape;
-    return (topkit_select_params){.scores = call->scores, .score_type = c->type, .row_stride = c->columns, .lengths = call->lengths, .rows = c->rows,
-                                  .max_length = c->columns, .k = c->k, .ties = c->ties, .order = c->order, .route = c->route,
-                                  .indices = call->indices, .stats = call->stats, .workspace = call->workspace,
-                                  .workspace_bytes = call->workspace_bytes};
+    return (topkit_select_params){.scores = call->scores, .score_type = c->type, .row_stride = c->columns,
+                                  .lengths = call->lengths, .rows = c->rows, .max_length = c->columns, .k = c->k, .ties = c->ties,
+                                  .order = c->order, .route = c->route, .indices = call->indices, .stats = call->stats,
+                                  .workspace = call->workspace, .workspace_bytes = call->workspace_bytes};
 }
 
 static int topkit_bytes(const bench_call *call, size_t *bytes)

@@ -159,7 +159,8 @@ static int add_types(bench_case_list *list, const bench_shape_options *options)
                 for (o.type = TOPKIT_SCORE_F32; o.type <= TOPKIT_SCORE_F16; ++o.type)
                     if ((options->type < 0 || options->type == o.type) &&
                         add(list, &o,
-                            (bench_case){.suite = "types", .input = input, .lengths = BENCH_CAUSAL, .rows = rows, .columns = all_columns[j]}))
+                            (bench_case){.suite = "types", .input = input, .lengths = BENCH_CAUSAL, .rows = rows,
+                                         .columns = all_columns[j]}))
                         return 1;
     return 0;
 }

@@ -30,7 +30,8 @@ static cudaError_t select(const bench_call *call, void *scratch, size_t *bytes, 
     auto indices = cuda::make_strided_iterator(cuda::make_counting_iterator(call->indices), stride);
     /* the second bound is of this launch: it sizes the grid, which the device's lengths can not */
     auto lengths = cuda::args::deferred_sequence{call->lengths, cuda::args::bounds<0, MOST>(), cuda::args::bounds(0, c->columns)};
-    auto k = cuda::args::immediate{stride < columns ? stride : columns, cuda::args::bounds<cuda::std::int64_t{1}, cuda::std::int64_t{MOST}>()};
+    auto k = cuda::args::immediate{stride < columns ? stride : columns,
+                                   cuda::args::bounds<cuda::std::int64_t{1}, cuda::std::int64_t{MOST}>()};
     auto rows = cuda::args::immediate{cuda::std::int64_t{c->rows}};
     auto loose = ask::require(ask::determinism::not_guaranteed, ask::tie_break::unspecified, ask::output_ordering::unsorted);
     auto environment = cuda::std::execution::env{loose, cuda::stream_ref{stream}};

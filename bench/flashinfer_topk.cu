@@ -1,10 +1,10 @@
-/* flashinfer_topk.cu: FlashInfer's Top-K as a peer, where its headers are at hand; see callee.h.
+/* flashinfer_topk.cu: FlashInfer's Top-K as a peer, where its headers are at hand (0.7; on PyPI in flashinfer-python, data/include); see
+ * callee.h.
  *
- * Compile with FLASHINFER's include folder (on PyPI in flashinfer-python, data/include). What is called is the function behind
- * flashinfer.top_k_ragged_transform, the one that takes lengths: its filtered kernel or its radix kernel of several blocks a row, as its own
- * rule says (where its Python part would choose CUB instead, look at the peer "cub"). Its Python part passes 1 MB of state, zeroed
- * once, and an offset to be added to each row's indices: zeros here. It pads with -1. FP32 scores without an order or a rule on
- * ties; everything else is refused.
+ * What is called is the function behind flashinfer.top_k_ragged_transform, the one that takes lengths: its filtered kernel or its radix
+ * kernel of several blocks a row, as its own rule says. Where its Python part would choose CUB instead, look at the peer "cub". That
+ * part passes 1 MB of state, zeroed once, and an offset to be added to each row's indices: zeros here. Rows are padded with -1. FP32
+ * scores without an order or a rule on ties; everything else is refused.
  */
 #include "callee.h"
 

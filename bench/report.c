@@ -204,7 +204,8 @@ void bench_print_table(FILE *file, const bench_result *results, int count)
     for (int i = 0; i < count; ++i) {
         const bench_result *r = &results[i];
         const bench_case *c = &r->shape;
-        fprintf(file, "%-7s %-11s %-7s %-4s ", c->suite, bench_input_name(c->input), bench_lengths_name(c->lengths), bench_type_name(c->type));
+        fprintf(file, "%-7s %-11s %-7s %-4s ", c->suite, bench_input_name(c->input), bench_lengths_name(c->lengths),
+                bench_type_name(c->type));
         fprintf(file, "%7d %8d %7d ", c->rows, c->columns, c->k);
         if (r->measured)
             fprintf(file, "%11.2f %11.2f %11.2f %6.1f%% %9.1f %6llu %6llu  %-5s ", r->us, r->p95_us, r->ceiling_us,

@@ -3,11 +3,12 @@
  *   int n = bench_group_size(cases, count, memory_bytes);
  *   bench_run_group(cases, n, &options, results);
  *
- * Protocol. What a kernel refuses is said and left out. Each case's matrix is filled on the device; matrices below 256 MB are made several times over, and replays cycle
- * through the copies, so that no score is still in the L2 cache when it is read again (cases marked warm have one copy and
- * untimed launches ahead of each sample). Every call is made once, then captured in a graph. All rows of all copies are checked, and a few rows
- * sorted by CUB; one call with statistics; warm-ups; then rounds, each of which takes one sample of every case and one of a plain
- * read of the same buffers, beginning with another case every time. Last, what the last timed replay left is checked again.
+ * Protocol. What a kernel refuses is said and left out. Each case's matrix is filled on the device; matrices below 256 MB are made
+ * several times over, and replays cycle through the copies, so that no score is still in the L2 cache when it is read again (cases marked
+ * warm have one copy and untimed launches ahead of each sample). Every call is made once, then captured in a graph. All rows of all copies
+ * are checked, and a few rows sorted by CUB; one call with statistics; warm-ups; then rounds, each of which takes one sample of every case
+ * and one of a plain read of the same buffers, beginning with another case every time. Last, what the last timed replay left is checked
+ * again.
  */
 #ifndef TOPKIT_BENCH_RUN_H
 #define TOPKIT_BENCH_RUN_H
