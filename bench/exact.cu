@@ -3,8 +3,8 @@
 #include "gpu.h"
 #include "launch.h"
 
-enum { ORACLE_THREADS = 512 };
-static const size_t SEEN_BYTES = 64u << 20; /* of bits for the scores of the rows that are checked together */
+enum { ORACLE_THREADS = 512, ORACLE_ROWS = 1024 }; /* rows that are checked together, at most */
+static const size_t SEEN_BYTES = 64u << 20;       /* of bits for their scores, at most */
 
 /* Larger scores have larger keys; both zeros have one key; NaN has the lowest. */
 static __device__ unsigned oracle_key(float score)
@@ -161,7 +161,8 @@ extern "C" int bench_oracle_check(bench_verdict *verdict, const bench_rank *rank
                                   int ties, int order)
 {
     const size_t row_bytes = ((size_t)m->columns + 31) / 32 * sizeof(unsigned);
-    const int fit = (int)(SEEN_BYTES / row_bytes), together = fit < 1 ? 1 : fit < m->rows ? fit : m->rows;
+    const int fit = row_bytes < SEEN_BYTES / ORACLE_ROWS ? ORACLE_ROWS : row_bytes < SEEN_BYTES ? (int)(SEEN_BYTES / row_bytes) : 1;
+    const int together = fit < m->rows ? fit : m->rows;
     bench_verdict *device = (bench_verdict *)bench_gpu_alloc(sizeof *device);
     unsigned *seen = (unsigned *)bench_gpu_alloc(together * row_bytes);
     *verdict = {0, -1, BENCH_FAULT_NONE};

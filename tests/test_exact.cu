@@ -112,6 +112,26 @@ TEST_CASE("k up to the row's length and beyond it") {
     }
 }
 
+TEST_CASE("more rows than are checked together") {
+    problem p;
+    p.rows = 1030;
+    p.columns = 5;
+    p.k = 2;
+    p.lengths.assign(p.rows, 5);
+    for (int r = 0; r < p.rows; ++r) {
+        for (int c = 0; c < p.columns; ++c) p.scores.push_back((float)((c + r) % 5));
+        p.answer.push_back((9 - r % 5) % 5); /* where the 4 is, and before it the 3 */
+        p.answer.push_back((8 - r % 5) % 5);
+    }
+    CHECK(verdict_of(p).bad_rows == 0);
+    std::swap(p.answer[2 * 1027], p.answer[2 * 1027 + 1]);
+    p.order = TOPKIT_ORDER_SCORE;
+    check_fault(p, 1027, BENCH_FAULT_ORDER);
+    p.answer[2 * 1027] = p.answer[2 * 1027 + 1];
+    p.order = TOPKIT_ORDER_NONE;
+    check_fault(p, 1027, BENCH_FAULT_REPEATED);
+}
+
 TEST_CASE("rounded scores are judged as what they are: what two of them lost makes them equal") {
     for (int type : {TOPKIT_SCORE_BF16, TOPKIT_SCORE_F16}) {
         problem p = solved(BENCH_NORMAL, type);
