@@ -50,16 +50,27 @@ compile_list() {
     done
 }
 
+# link PROGRAM SOURCE.. (with _ for /)
+link() {
+    program=$1
+    shift
+    objects=
+    for name in "$@"; do
+        objects="$objects $build/$name.o"
+    done
+    nvcc -gencode arch="compute_$arch,code=sm_$arch" $objects -o "$build/$program"
+}
+
 build() {
     includes="-Iinclude -Iexamples -Iexamples/tool -Ibench"
     nvcc_flags="-O3 -std=c++17 -lineinfo -gencode arch=compute_$arch,code=sm_$arch -Xptxas -v $includes $BENCH_FLAGS"
     rm -f "$build"/*.o "$build"/topkit-*bench "$build"/topkit-ablate
     compile_list | xargs -P "${BENCH_JOBS:-$(nproc)}" -I{} sh -c '{}'
-    link="nvcc -gencode arch=compute_$arch,code=sm_$arch $build/examples_05_select.cu.o $build/examples_plan.c.o"
-    parts=$(ls "$build"/*.o | grep -v -e fused -e 05_select -e plan.c -e /bench_bench.c.o -e /bench_ablate.cu.o)
-    $link "$build"/bench_fused.cu.o "$build"/examples_fused.cu.o -o "$build/topkit-fused-bench"
-    $link "$build"/bench_bench.c.o $parts -o "$build/topkit-bench"
-    $link "$build"/bench_ablate.cu.o $parts -o "$build/topkit-ablate"
+    link topkit-fused-bench bench_fused.cu examples_fused.cu examples_05_select.cu examples_plan.c
+    parts="bench_gpu.cu bench_replay.cu bench_inputs.cu bench_exact.cu bench_capture.c bench_report.c examples_tool_npy.c examples_plan.c"
+    link topkit-ablate bench_ablate.cu $parts
+    link topkit-bench bench_bench.c bench_callee.c bench_cases.c bench_run.c bench_exact_sort.cu bench_cub_topk.cu \
+        bench_flashinfer_topk.cu examples_05_select.cu $parts
     grep -E "[1-9][0-9]* bytes spill" "$build"/examples_*.log && echo "note: a kernel spills registers"
     return 0
 }
