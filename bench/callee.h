@@ -1,7 +1,9 @@
-/* callee.h: the selectors that the driver can call, ours and a peer, behind one pair of functions.
+/* callee.h: the selectors that the driver can call, ours and its peers, behind one pair of functions.
  *
- *   const bench_callee *callee = bench_find_callee("topkit");    or "cub"; null for a name that is unknown or not built in
+ *   const bench_callee *callee = bench_find_callee("topkit");    or "cub", "flashinfer"; null for what is unknown or not built in
  *   callee->workspace(&call, &bytes);  ... allocate, zero ...  callee->enqueue(&call, stream);
+ *
+ * `workspace` reads the shape alone, and refuses shapes that the callee does not take: with a line on stderr and 1.
  */
 #ifndef TOPKIT_BENCH_CALLEE_H
 #define TOPKIT_BENCH_CALLEE_H
@@ -15,10 +17,7 @@ extern "C" {
 
 typedef struct bench_call {
     const bench_case *shape;
-    int route; /* select.h; for topkit alone */
-    int ties;
-    int order;
-    const float *scores; /* row stride = columns */
+    const void *scores; /* row stride = columns */
     const int *lengths;
     int *indices; /* row stride = k */
     void *workspace;
@@ -38,6 +37,10 @@ const bench_callee *bench_find_callee(const char *name);
 int bench_cub_available(void); /* 1 when built with a CUB that has a batched Top-K (cub_topk.cu) */
 int bench_cub_workspace(const bench_call *call, size_t *bytes);
 int bench_cub_enqueue(const bench_call *call, void *stream);
+
+int bench_flashinfer_available(void); /* 1 when built with FlashInfer's headers (flashinfer_topk.cu) */
+int bench_flashinfer_workspace(const bench_call *call, size_t *bytes);
+int bench_flashinfer_enqueue(const bench_call *call, void *stream);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,6 @@
 /* capture.c: captured rows of scores from .npy files, cut into blocks and shuffled; see fill.h. */
 #include "fill.h"
 #include "gpu.h"
-#include "inputs.h"
 #include "npy.h"
 
 #include <stdio.h>
@@ -92,18 +91,17 @@ static void shuffle_row(int *order, int tiles, int blocks, uint64_t seed, int ro
     }
 }
 
-int bench_fill_capture(float *scores, const int *lengths, const bench_capture *capture, uint64_t seed, int rows, int columns)
+int bench_fill_capture(const bench_matrix *m, const bench_capture *capture, uint64_t seed)
 {
-    int tiles = (columns + BENCH_CAPTURE_BLOCK - 1) / BENCH_CAPTURE_BLOCK;
-    size_t bytes = (size_t)rows * (size_t)tiles * sizeof(int);
+    int tiles = (m->columns + BENCH_CAPTURE_BLOCK - 1) / BENCH_CAPTURE_BLOCK;
+    size_t bytes = (size_t)m->rows * (size_t)tiles * sizeof(int);
     int *order = malloc(bytes), *scratch = malloc((size_t)capture->blocks * sizeof(int)), *device = bench_gpu_alloc(bytes);
     int bad = !order || !scratch || !device;
     if (bad)
         fprintf(stderr, "topkit-bench: no memory for the order of captured blocks\n");
-    for (int r = 0; r < rows && !bad; ++r)
+    for (int r = 0; r < m->rows && !bad; ++r)
         shuffle_row(order + (size_t)r * (size_t)tiles, tiles, capture->blocks, seed, r, scratch);
-    bad = bad || bench_gpu_upload(device, order, bytes) ||
-          bench_fill_blocks(scores, lengths, capture->pool, device, rows, columns, tiles);
+    bad = bad || bench_gpu_upload(device, order, bytes) || bench_fill_blocks(m, capture->pool, device, tiles);
     bench_gpu_free(device);
     free(scratch);
     free(order);

@@ -2,9 +2,9 @@
 #include "exact.h"
 #include "gpu.h"
 #include "launch.h"
-#include "select.h"
 
-enum { ORACLE_THREADS = 512, ORACLE_SLOTS = 2 * BENCH_ORACLE_MAX_K };
+enum { ORACLE_THREADS = 512, ORACLE_ROWS = 1024 }; /* rows that are checked together, at most */
+static const size_t SEEN_BYTES = 64u << 20;       /* of bits for their scores, at most */
 
 /* Larger scores have larger keys; both zeros have one key; NaN has the lowest. */
 static __device__ unsigned oracle_key(float score)
@@ -17,19 +17,35 @@ static __device__ unsigned oracle_key(float score)
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-static __device__ int row_length(const int *lengths, int row, int columns)
+static __device__ int row_length(bench_matrix m, int row)
 {
-    int n = lengths[row];
-    return n < 0 ? 0 : n > columns ? columns : n;
+    int n = m.lengths[row];
+    return n < 0 ? 0 : n > m.columns ? m.columns : n;
 }
 
-__global__ void __launch_bounds__(ORACLE_THREADS)
-    rank_kernel(bench_rank *ranks, const float *scores, const int *lengths, int columns, int k)
+/* One row: its scores as floats. */
+typedef struct oracle_row {
+    const void *scores;
+    int type;
+    size_t first;
+} oracle_row;
+
+static __device__ oracle_row row_of(bench_matrix m, int row)
+{
+    return {m.scores, m.type, (size_t)row * (size_t)m.columns};
+}
+
+static __device__ unsigned key_at(oracle_row row, int index)
+{
+    return oracle_key(bench_load(row.scores, row.type, row.first + (size_t)index));
+}
+
+__global__ void __launch_bounds__(ORACLE_THREADS) rank_kernel(bench_rank *ranks, bench_matrix m, int k)
 {
     __shared__ unsigned histogram[256];
     __shared__ unsigned prefix, mask, wanted;
-    const float *row = scores + (size_t)blockIdx.x * (size_t)columns;
-    const int length = row_length(lengths, (int)blockIdx.x, columns);
+    const oracle_row row = row_of(m, (int)blockIdx.x);
+    const int length = row_length(m, (int)blockIdx.x);
     const unsigned taken = (unsigned)(length < k ? length : k);
     if (threadIdx.x == 0) {
         prefix = mask = 0u;
@@ -41,7 +57,7 @@ __global__ void __launch_bounds__(ORACLE_THREADS)
         __syncthreads();
         const unsigned my_prefix = prefix, my_mask = mask;
         for (int i = (int)threadIdx.x; i < length; i += ORACLE_THREADS) {
-            unsigned key = oracle_key(row[i]);
+            unsigned key = key_at(row, i);
             if ((key & my_mask) == my_prefix)
                 atomicAdd(&histogram[key >> shift & 255u], 1u);
         }
@@ -59,43 +75,27 @@ __global__ void __launch_bounds__(ORACLE_THREADS)
         ranks[blockIdx.x] = {prefix, (int)(taken - wanted)};
 }
 
-/* Puts `index` into the block's hash set; false when it was there already. */
-static __device__ bool insert(int *set, int index)
-{
-    unsigned slot = ((unsigned)index * 2654435761u) % ORACLE_SLOTS;
-    for (;;) {
-        int found = atomicCAS(&set[slot], -1, index);
-        if (found == -1)
-            return true;
-        if (found == index)
-            return false;
-        slot = (slot + 1u) % ORACLE_SLOTS;
-    }
-}
-
-static __device__ bool in_order(int order, const float *row, int before, int after)
+static __device__ bool in_order(int order, oracle_row row, int before, int after)
 {
     if (order == TOPKIT_ORDER_INDEX)
         return before < after;
-    unsigned a = oracle_key(row[before]), b = oracle_key(row[after]);
+    unsigned a = key_at(row, before), b = key_at(row, after);
     return a > b || (a == b && before < after);
 }
 
+/* A block for each row from `first_row` on. `seen` has a bit, zero at first, for each of their scores. */
 __global__ void __launch_bounds__(ORACLE_THREADS)
-    check_kernel(bench_verdict *verdict, const bench_rank *ranks, const float *scores, const int *lengths, const int *indices, int columns,
-                 int k, int ties, int order)
+    check_kernel(bench_verdict *verdict, const bench_rank *ranks, bench_matrix m, const int *indices, int first_row, unsigned *seen, int k,
+                 int ties, int order)
 {
-    TOPKIT_SHARED(shared);
     __shared__ int fault, above, last_equal, equal_before;
-    int *set = (int *)shared;
-    const int r = (int)blockIdx.x;
-    const float *row = scores + (size_t)r * (size_t)columns;
+    const int r = first_row + (int)blockIdx.x;
+    const oracle_row row = row_of(m, r);
     const int *result = indices + (size_t)r * (size_t)k;
-    const int length = row_length(lengths, r, columns);
+    const int length = row_length(m, r);
     const int taken = length < k ? length : k;
     const bench_rank rank = ranks[r];
-    for (int i = (int)threadIdx.x; i < ORACLE_SLOTS; i += ORACLE_THREADS)
-        set[i] = -1;
+    seen += (size_t)blockIdx.x * (size_t)((m.columns + 31) / 32);
     if (threadIdx.x == 0)
         fault = above = equal_before = 0, last_equal = -1;
     __syncthreads();
@@ -110,9 +110,9 @@ __global__ void __launch_bounds__(ORACLE_THREADS)
             fault = BENCH_FAULT_RANGE;
             continue;
         }
-        if (!insert(set, index))
+        if (atomicOr(&seen[index / 32], 1u << index % 32) >> index % 32 & 1u)
             fault = BENCH_FAULT_REPEATED;
-        unsigned key = oracle_key(row[index]);
+        unsigned key = key_at(row, index);
         if (key < rank.key)
             fault = BENCH_FAULT_LOW;
         else if (key > rank.key)
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(ORACLE_THREADS)
     __syncthreads();
     if (ties == TOPKIT_TIES_LOWEST_INDEX && last_equal >= 0) {
         for (int i = (int)threadIdx.x; i <= last_equal; i += ORACLE_THREADS)
-            if (oracle_key(row[i]) == rank.key)
+            if (key_at(row, i) == rank.key)
                 atomicAdd(&equal_before, 1);
     }
     __syncthreads();
@@ -142,36 +142,40 @@ __global__ void __launch_bounds__(ORACLE_THREADS)
     }
 }
 
-static cudaLaunchConfig_t launch(int blocks, size_t shared)
+static cudaLaunchConfig_t launch(int blocks)
 {
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)blocks);
     config.blockDim = dim3(ORACLE_THREADS);
-    config.dynamicSmemBytes = shared;
     config.stream = (cudaStream_t)bench_gpu_stream();
     return config;
 }
 
-extern "C" int bench_oracle_ranks(bench_rank *ranks, const float *scores, const int *lengths, int rows, int columns, int k)
+extern "C" int bench_oracle_ranks(bench_rank *ranks, const bench_matrix *m, int k)
 {
-    cudaLaunchConfig_t config = launch(rows, 0);
-    return bench_gpu_failed(cudaLaunchKernelEx(&config, rank_kernel, ranks, scores, lengths, columns, k), "oracle ranks") ||
-           bench_gpu_sync("oracle ranks");
+    cudaLaunchConfig_t config = launch(m->rows);
+    return bench_gpu_failed(cudaLaunchKernelEx(&config, rank_kernel, ranks, *m, k), "oracle ranks") || bench_gpu_sync("oracle ranks");
 }
 
-extern "C" int bench_oracle_check(bench_verdict *verdict, const bench_rank *ranks, const float *scores, const int *lengths,
-                                  const int *indices, int rows, int columns, int k, int ties, int order)
+extern "C" int bench_oracle_check(bench_verdict *verdict, const bench_rank *ranks, const bench_matrix *m, const int *indices, int k,
+                                  int ties, int order)
 {
-    const int shared = ORACLE_SLOTS * (int)sizeof(int);
+    const size_t row_bytes = ((size_t)m->columns + 31) / 32 * sizeof(unsigned);
+    const int fit = row_bytes < SEEN_BYTES / ORACLE_ROWS ? ORACLE_ROWS : row_bytes < SEEN_BYTES ? (int)(SEEN_BYTES / row_bytes) : 1;
+    const int together = fit < m->rows ? fit : m->rows;
     bench_verdict *device = (bench_verdict *)bench_gpu_alloc(sizeof *device);
+    unsigned *seen = (unsigned *)bench_gpu_alloc(together * row_bytes);
     *verdict = {0, -1, BENCH_FAULT_NONE};
-    int bad = !device || bench_gpu_upload(device, verdict, sizeof *verdict);
-    cudaLaunchConfig_t config = launch(rows, (size_t)shared);
-    bad = bad ||
-          bench_gpu_failed(cudaFuncSetAttribute(check_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared), "oracle check") ||
-          bench_gpu_failed(cudaLaunchKernelEx(&config, check_kernel, device, ranks, scores, lengths, indices, columns, k, ties, order),
-                           "oracle check") ||
-          bench_gpu_sync("oracle check") || bench_gpu_download(verdict, device, sizeof *verdict);
+    int bad = !device || !seen || bench_gpu_upload(device, verdict, sizeof *verdict);
+    for (int first = 0; first < m->rows && !bad; first += together) {
+        cudaLaunchConfig_t config = launch(first + together < m->rows ? together : m->rows - first);
+        bad = bench_gpu_set(seen, 0, together * row_bytes) ||
+              bench_gpu_failed(cudaLaunchKernelEx(&config, check_kernel, device, ranks, *m, indices, first, seen, k, ties, order),
+                               "oracle check") ||
+              bench_gpu_sync("oracle check");
+    }
+    bad = bad || bench_gpu_download(verdict, device, sizeof *verdict);
+    bench_gpu_free(seen);
     bench_gpu_free(device);
     return bad;
 }

@@ -41,7 +41,7 @@ enum bench_input {
     BENCH_WORST_TILES,  /* where the row route's sample looks there are the highest; the others rise in the order of the second read */
     BENCH_WORST_STAGES, /* the same for the pipelined route */
     BENCH_INPUTS,
-    BENCH_CAPTURE = BENCH_INPUTS /* rows from a file: not a formula, see capture.h */
+    BENCH_CAPTURE = BENCH_INPUTS /* rows from a file: not a formula, see fill.h */
 };
 
 enum bench_lengths {

@@ -3,22 +3,28 @@
 
     python3 bench/merge.py bench/results/h200.json run.json...
 
-A new result replaces the old one of the same kernel, suite, shape, input and lengths. What is said of the machine comes from the last run
-named that says it; every result keeps the commit it was measured at. Runs on another kind of machine are refused: times do not mix.
+A new result replaces the old one of the same kernel, suite, shape, input, lengths and type of score; of topkit-ablate, of the same
+sampling and threshold as well. What is said of the machine comes from the last run named that says it; every result keeps the commit it was
+measured at. Runs on another kind of machine are refused: times do not mix.
 """
 import json
 import os
 import sys
 
-KEY = ("kernel", "suite", "rows", "columns", "k", "input", "lengths")
+KEY = ("kernel", "suite", "rows", "columns", "k", "input", "lengths", "type", "stride", "target", "secondary")
+
+
+def key(result):
+    """Results from before there were other types have none."""
+    return tuple({"type": "f32", **result}.get(name) for name in KEY)
 
 
 def merge(into, run):
     """Returns `run` with the results of `into` that it does not replace placed in front, in a stable order."""
     if into and into["machine"] != run["machine"]:
         raise SystemExit(f"merge.py: results of {run['machine']} do not belong to those of {into['machine']}")
-    results = {tuple(r[k] for k in KEY): r for r in (into or {}).get("results", [])}
-    results.update({tuple(r[k] for k in KEY): r for r in run["results"]})
+    results = {key(r): r for r in (into or {}).get("results", [])}
+    results.update({key(r): r for r in run["results"]})
     return {**(into or {}), **run, "results": list(results.values())}
 
 

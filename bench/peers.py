@@ -7,7 +7,8 @@ The scores come from bench/inputs.cu, which this script builds with nvcc as a li
 bench/replay.cu. Each call is captured in a CUDA graph; a sample is an event, some replays and an event, with a waiting kernel ahead of
 it. Below 256 MB of scores there are several matrices, which the replays take in turn, so that none is still in the L2 cache (except in
 decode). Neither kernel takes lengths: they read whole rows, -inf behind the length included. Every row's answer is checked.
-Results have the form of topkit-bench's and merge with them (bench/merge.py).
+FlashInfer's Python part chooses among its own kernels and CUB's; topkit-bench calls the two by themselves, from C++, and in one rotation
+with ours: the peers `flashinfer` and `cub` of bench/callee.h. Results have the form of topkit-bench's and merge with them (bench/merge.py).
 """
 import argparse
 import ctypes
@@ -47,6 +48,12 @@ class Replay(ctypes.Structure):
     _fields_ = [("graphs", ctypes.c_void_p * COPIES)] + [(f, ctypes.c_int) for f in ("copies", "next", "lead", "per_sample")]
 
 
+class Matrix(ctypes.Structure):
+    """bench_matrix of matrix.h; type 0 is FP32."""
+    _fields_ = [("scores", ctypes.c_void_p), ("type", ctypes.c_int), ("lengths", ctypes.c_void_p), ("rows", ctypes.c_int),
+                ("columns", ctypes.c_int)]
+
+
 class Read(ctypes.Structure):
     """bench_read of gpu.h."""
     _fields_ = [("buffers", ctypes.c_void_p * COPIES), ("bytes", ctypes.c_size_t), ("blocks", ctypes.c_int)]
@@ -61,7 +68,7 @@ def build_library():
                     "-I" + os.path.join(TOP, "examples")] + [os.path.join(HERE, f) for f in ("gpu.cu", "replay.cu", "inputs.cu")]
                    + ["-o", path], check=True)
     library = ctypes.CDLL(path)
-    library.bench_fill.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64] + [ctypes.c_int] * 3
+    library.bench_fill.argtypes = [ctypes.POINTER(Matrix), ctypes.c_int, ctypes.c_uint64, ctypes.c_int]
     library.replay_sample.restype = ctypes.c_double
     return library
 
@@ -158,7 +165,8 @@ def measure(library, case, rounds):
     count = 1 if warm else min(COPIES, -(-COLD_BYTES // (rows * columns * 4)))
     copies = [torch.empty((rows, columns), device="cuda") for _ in range(count)]
     for i, scores in enumerate(copies):
-        check(library.bench_fill(scores.data_ptr(), lengths.data_ptr(), INPUTS.index(name), SEED + i, rows, columns, 0))
+        matrix = Matrix(scores.data_ptr(), 0, lengths.data_ptr(), rows, columns)
+        check(library.bench_fill(ctypes.byref(matrix), INPUTS.index(name), SEED + i, 0))
     valid = 4.0 * int(lengths.long().sum())
     calls = {}
     for kernel, function in kernels():
@@ -176,7 +184,8 @@ def measure(library, case, rounds):
         us.sort()
         last = (calls[kernel].next - 1) % count
         median = us[(len(us) - 1) // 2]
-        yield {"kernel": kernel, "route": kernel, "suite": suite, "rows": rows, "columns": columns, "k": K, "input": name, "lengths": kind,
+        yield {"kernel": kernel, "route": kernel, "suite": suite, "rows": rows, "columns": columns, "k": K, "type": "f32", "ties": "any",
+               "order": "none", "input": name, "lengths": kind,
                "us": median, "p95_us": us[-(-95 * len(us) // 100) - 1], "p99_us": us[-(-99 * len(us) // 100) - 1],
                "ceiling_us": ceiling, "exact": is_exact(copies[last], calls[kernel].outputs[last]), "share": ceiling / median,
                "valid_bytes": valid, "calls": 1, "rounds": len(us), "warm": warm}

@@ -161,7 +161,7 @@ def main(arguments):
     with open(os.path.join(HERE, "peers.json"), encoding="utf-8") as file:
         table = json.load(file)
     peers = table["entries"] if table["machine"] == run["machine"] else []
-    results = [r for r in run["results"] if r["kernel"] == settings["--kernel"] and r["k"] == table["k"]]
+    results = [r for r in run["results"] if r["kernel"] == settings["--kernel"] and r["k"] == table["k"] and r.get("type", "f32") == "f32"]
     os.makedirs(settings["--out"], exist_ok=True)
     for name, text in draw(results, peers).items():
         with open(os.path.join(settings["--out"], name), "w", encoding="utf-8") as file:

@@ -2,7 +2,7 @@
  *
  *   bench_measure_run(&run, 4096)                   read rate, empty launch, clocks under load; once a process
  *   bench_add_traces(results, &count)            replaces the calls of each trace by one entry, their sum
- *   bench_write_json(path, &run, results, count)
+ *   bench_write_json(path, &run, results, count)   `kernel` is callee, route, ties and order in one word
  *   bench_print_table(stdout, results, count)
  */
 #ifndef TOPKIT_BENCH_REPORT_H
@@ -24,13 +24,13 @@ typedef struct bench_run {
     double read_gb_s;    /* of a plain read, of 4 GB as a rule */
     double empty_us;     /* replay of a graph with an empty kernel */
     const char *commit;
-    const char *kernel;  /* what was called: callee, route and options in one word */
     int warm_up;
 } bench_run;
 
 int bench_measure_run(bench_run *run, int read_mib);
 void bench_add_traces(bench_result *results, int *count);
-int bench_write_json(const char *path, const bench_run *run, const bench_run_options *options, const bench_result *results, int count);
+void bench_write_machine(FILE *file, const bench_run *run); /* an object's first members, each with a comma behind it */
+int bench_write_json(const char *path, const bench_run *run, const bench_result *results, int count);
 void bench_print_table(FILE *file, const bench_result *results, int count);
 
 #ifdef __cplusplus

@@ -14,9 +14,10 @@ static const size_t cold_bytes = 256u << 20; /* of copies together: well above a
 typedef struct live {
     const bench_case *shape;
     const bench_run_options *options;
+    const bench_callee *callee;
     size_t matrix_bytes;
     int copies;
-    float *scores[REPLAY_COPIES];
+    bench_matrix matrix[REPLAY_COPIES];
     bench_rank *ranks[REPLAY_COPIES];
     int *lengths;
     int *indices;
@@ -35,7 +36,7 @@ typedef struct live {
 
 static size_t matrix_bytes(const bench_case *c)
 {
-    return (size_t)c->rows * (size_t)c->columns * sizeof(float);
+    return (size_t)c->rows * (size_t)c->columns * bench_type_bytes(c->type);
 }
 
 static int copies_of(const bench_case *c)
@@ -48,36 +49,39 @@ int bench_group_size(const bench_case *cases, int count, size_t memory)
 {
     size_t used = 0;
     int n = 0;
-    for (; n < count; ++n) {
+    for (; n < count && (n < BENCH_GROUP || cases[n].mate); ++n) {
         used += matrix_bytes(&cases[n]) * (size_t)copies_of(&cases[n]) + (size_t)cases[n].rows * (size_t)cases[n].k * sizeof(int);
         if (used > memory)
             break;
     }
-    return n ? n : 1;
+    int whole = n;
+    while (whole > 0 && whole < count && cases[whole].mate)
+        --whole;
+    return whole ? whole : n ? n : 1;
 }
 
 static bench_call call_of(const live *l, int copy)
 {
-    const bench_run_options *o = l->options;
-    return (bench_call){.shape = l->shape, .route = o->route, .ties = o->ties, .order = o->order, .scores = l->scores[copy],
-                        .lengths = l->lengths, .indices = l->indices, .workspace = l->workspace, .workspace_bytes = l->workspace_bytes};
+    return (bench_call){.shape = l->shape, .scores = l->matrix[copy].scores, .lengths = l->lengths, .indices = l->indices,
+                        .workspace = l->workspace, .workspace_bytes = l->workspace_bytes};
 }
 
 static int enqueue_call(void *context, int copy, void *stream)
 {
     const live *l = context;
     bench_call call = call_of(l, copy);
-    return l->options->callee->enqueue(&call, stream);
+    return l->callee->enqueue(&call, stream);
 }
 
 static void describe(const bench_case *c, char *text, size_t size)
 {
-    snprintf(text, size, "%s %s %s %d x %d", c->suite, bench_input_name(c->input), bench_lengths_name(c->lengths), c->rows, c->columns);
+    snprintf(text, size, "%s %s %s %s %s %d x %d, k %d", c->kernel, c->suite, bench_type_name(c->type), bench_input_name(c->input),
+             bench_lengths_name(c->lengths), c->rows, c->columns, c->k);
 }
 
 static void complain(const live *l, const char *what)
 {
-    char text[128];
+    char text[160];
     describe(l->shape, text, sizeof text);
     fprintf(stderr, "topkit-bench: %s: %s\n", text, what);
 }
@@ -91,7 +95,7 @@ static int make_lengths(live *l)
     int bad = !lengths || !l->lengths;
     for (int r = 0; r < c->rows && !bad; ++r) {
         lengths[r] = bench_length(c->lengths, BENCH_SEED, r, c->columns, c->first);
-        l->valid_bytes += 4.0 * lengths[r];
+        l->valid_bytes += (double)bench_type_bytes(c->type) * lengths[r];
     }
     bad = bad || bench_gpu_upload(l->lengths, lengths, bytes);
     free(lengths);
@@ -103,41 +107,54 @@ static int fill(const live *l, int copy)
     const bench_case *c = l->shape;
     uint64_t seed = BENCH_SEED + (uint64_t)copy;
     if (c->input == BENCH_CAPTURE)
-        return bench_fill_capture(l->scores[copy], l->lengths, l->options->capture, seed, c->rows, c->columns);
-    return bench_fill(l->scores[copy], l->lengths, c->input, seed, c->rows, c->columns, c->first_row);
+        return bench_fill_capture(&l->matrix[copy], l->options->capture, seed);
+    return bench_fill(&l->matrix[copy], c->input, seed, c->first_row);
+}
+
+static int make_matrices(live *l)
+{
+    const bench_case *c = l->shape;
+    l->us = malloc((size_t)l->options->rounds * sizeof *l->us);
+    l->read_us = malloc((size_t)l->options->rounds * sizeof *l->read_us);
+    l->indices = bench_gpu_alloc((size_t)c->rows * (size_t)c->k * sizeof(int));
+    l->stats = bench_gpu_alloc(sizeof *l->stats);
+    int bad = !l->us || !l->read_us || !l->indices || !l->stats || make_lengths(l);
+    for (int i = 0; i < l->copies && !bad; ++i) {
+        void *scores = bench_gpu_alloc(l->matrix_bytes);
+        l->matrix[i] = (bench_matrix){.scores = scores, .type = c->type, .lengths = l->lengths, .rows = c->rows, .columns = c->columns};
+        l->ranks[i] = bench_gpu_alloc((size_t)c->rows * sizeof(bench_rank));
+        l->read.buffers[i] = scores;
+        bad = !scores || !l->ranks[i] || fill(l, i) || bench_oracle_ranks(l->ranks[i], &l->matrix[i], c->k);
+    }
+    l->read.bytes = l->matrix_bytes & ~(size_t)15;
+    return bad;
 }
 
 /* Allocates and fills; 1 means that this case cannot be run, not that the device is broken. */
 static int prepare(live *l, const bench_case *c, const bench_run_options *options)
 {
-    *l = (live){.shape = c, .options = options, .matrix_bytes = matrix_bytes(c), .copies = copies_of(c)};
-    l->us = malloc((size_t)options->rounds * sizeof *l->us);
-    l->read_us = malloc((size_t)options->rounds * sizeof *l->read_us);
-    l->indices = bench_gpu_alloc((size_t)c->rows * (size_t)c->k * sizeof(int));
-    l->stats = bench_gpu_alloc(sizeof *l->stats);
-    int bad = !l->us || !l->read_us || !l->indices || !l->stats || make_lengths(l);
-    for (int i = 0; i < l->copies && !bad; ++i) {
-        l->scores[i] = bench_gpu_alloc(l->matrix_bytes);
-        l->ranks[i] = bench_gpu_alloc((size_t)c->rows * sizeof(bench_rank));
-        l->read.buffers[i] = l->scores[i];
-        bad = !l->scores[i] || !l->ranks[i];
-        bad = bad || fill(l, i) || bench_oracle_ranks(l->ranks[i], l->scores[i], l->lengths, c->rows, c->columns, c->k);
+    *l = (live){.shape = c, .options = options, .callee = bench_find_callee(c->kernel), .matrix_bytes = matrix_bytes(c),
+                .copies = copies_of(c)};
+    bench_call call = call_of(l, 0);
+    if (l->callee->workspace(&call, &l->workspace_bytes)) {
+        complain(l, "refused");
+        return 1;
     }
-    l->read.bytes = l->matrix_bytes & ~(size_t)15;
-    if (bad) {
+    if (make_matrices(l)) {
         complain(l, "no memory, or the scores could not be made");
         return 1;
     }
-    bench_call call = call_of(l, 0);
-    if (options->callee->workspace(&call, &l->workspace_bytes))
-        return 1;
     l->workspace = l->workspace_bytes ? bench_gpu_alloc(l->workspace_bytes) : NULL;
     if (l->workspace_bytes && (!l->workspace || bench_gpu_set(l->workspace, 0, l->workspace_bytes))) {
         complain(l, "no memory for the workspace");
         return 1;
     }
-    if (replay_capture(&l->call_replay, enqueue_call, l, l->copies))
+    /* once outside of a capture: what a first call loads may not be loaded in one */
+    if (enqueue_call(l, 0, bench_gpu_stream()) || bench_gpu_sync("first call") ||
+        replay_capture(&l->call_replay, enqueue_call, l, l->copies)) {
+        complain(l, "refused");
         return 1;
+    }
     l->call_replay.lead = c->warm ? 2 : 0;
     l->usable = 1;
     return 0;
@@ -148,7 +165,7 @@ static void release(live *l)
     replay_free(&l->call_replay);
     replay_free(&l->read_replay);
     for (int i = 0; i < l->copies; ++i) {
-        bench_gpu_free(l->scores[i]);
+        bench_gpu_free(l->matrix[i].scores);
         bench_gpu_free(l->ranks[i]);
     }
     bench_gpu_free(l->lengths);
@@ -164,14 +181,12 @@ static int judge(live *l, int copy, int sort, bench_result *result)
 {
     const bench_case *c = l->shape;
     bench_verdict verdict;
-    if (bench_oracle_check(&verdict, l->ranks[copy], l->scores[copy], l->lengths, l->indices, c->rows, c->columns, c->k, l->options->ties,
-                           l->options->order))
+    if (bench_oracle_check(&verdict, l->ranks[copy], &l->matrix[copy], l->indices, c->k, c->ties, c->order))
         return 1;
-    if (sort && verdict.bad_rows == 0 &&
-        bench_oracle_sort(&verdict, l->scores[copy], l->lengths, l->indices, c->rows, c->columns, c->k, SORTED_ROWS))
+    if (sort && verdict.bad_rows == 0 && bench_oracle_sort(&verdict, &l->matrix[copy], l->indices, c->k, SORTED_ROWS))
         return 1;
     if (verdict.bad_rows) {
-        char text[128];
+        char text[160];
         snprintf(text, sizeof text, "NOT EXACT: %d rows, as row %d: %s", verdict.bad_rows, verdict.row, bench_fault_text(verdict.fault));
         if (result->exact) /* once a case is enough */
             complain(l, text);
@@ -186,10 +201,10 @@ static int check_before(live *l, bench_result *result)
     size_t bytes = (size_t)c->rows * (size_t)c->k * sizeof(int);
     result->exact = 1;
     for (int i = 0; i < l->copies; ++i)
-        if (bench_gpu_set(l->indices, l->options->callee->writes_padding ? 0x7F : 0xFF, bytes) || replay_launch(&l->call_replay, i) ||
+        if (bench_gpu_set(l->indices, l->callee->writes_padding ? 0x7F : 0xFF, bytes) || replay_launch(&l->call_replay, i) ||
             judge(l, i, i == 0, result))
             return 1;
-    return bench_gpu_set(l->indices, l->options->callee->writes_padding ? 0x7F : 0xFF, bytes);
+    return bench_gpu_set(l->indices, l->callee->writes_padding ? 0x7F : 0xFF, bytes);
 }
 
 static int count_candidates(live *l, bench_result *result)
@@ -197,7 +212,7 @@ static int count_candidates(live *l, bench_result *result)
     topkit_select_stats stats = {0};
     bench_call call = call_of(l, 0);
     call.stats = l->stats;
-    if (bench_gpu_set(l->stats, 0, sizeof stats) || l->options->callee->enqueue(&call, bench_gpu_stream()) ||
+    if (bench_gpu_set(l->stats, 0, sizeof stats) || l->callee->enqueue(&call, bench_gpu_stream()) ||
         bench_gpu_sync("call with statistics") || bench_gpu_download(&stats, l->stats, sizeof stats))
         return 1;
     result->admitted_per_row = stats.rows ? (double)stats.admitted / (double)stats.rows : 0.0;

@@ -13,7 +13,7 @@
 #include "select.h"
 
 struct problem {
-    int rows = 3, columns = 700, k = 40, ties = TOPKIT_TIES_ANY, order = TOPKIT_ORDER_NONE;
+    int type = TOPKIT_SCORE_F32, rows = 3, columns = 700, k = 40, ties = TOPKIT_TIES_ANY, order = TOPKIT_ORDER_NONE;
     std::vector<int> lengths = {700, 30, 333};
     std::vector<float> scores;
     std::vector<int> answer;
@@ -27,33 +27,39 @@ template <class T> static T *to_device(const std::vector<T> &host) {
 }
 
 static bench_verdict verdict_of(const problem &p) {
-    float *scores = to_device(p.scores);
+    std::vector<unsigned char> raw(p.scores.size() * bench_type_bytes(p.type));
+    for (size_t i = 0; i < p.scores.size(); ++i) bench_store(raw.data(), p.type, i, p.scores[i]);
     int *lengths = to_device(p.lengths), *answer = to_device(p.answer);
+    const bench_matrix matrix = {to_device(raw), p.type, lengths, p.rows, p.columns};
     bench_rank *ranks = (bench_rank *)bench_gpu_alloc(p.rows * sizeof(bench_rank));
     bench_verdict verdict = {-1, -1, -1};
-    CHECK(bench_oracle_ranks(ranks, scores, lengths, p.rows, p.columns, p.k) == 0);
-    CHECK(bench_oracle_check(&verdict, ranks, scores, lengths, answer, p.rows, p.columns, p.k, p.ties, p.order) == 0);
+    CHECK(bench_oracle_ranks(ranks, &matrix, p.k) == 0);
+    CHECK(bench_oracle_check(&verdict, ranks, &matrix, answer, p.k, p.ties, p.order) == 0);
     bench_gpu_free(ranks);
     bench_gpu_free(answer);
     bench_gpu_free(lengths);
-    bench_gpu_free(scores);
+    bench_gpu_free(matrix.scores);
     return verdict;
 }
 
 /* Scores made on the device, the answer by a stable sort: score order, lowest indices among equals. */
-static problem solved(int input) {
+static problem solved(int input, int type = TOPKIT_SCORE_F32, int k = 40) {
     static bool open = false;
     static bench_machine machine;
     if (!open) REQUIRE(bench_gpu_open(&machine) == 0);
     open = true;
     problem p;
+    p.type = type;
+    p.k = k;
     p.scores.resize((size_t)p.rows * p.columns);
-    float *scores = to_device(p.scores);
+    std::vector<unsigned char> raw(p.scores.size() * bench_type_bytes(type));
     int *lengths = to_device(p.lengths);
-    REQUIRE(bench_fill(scores, lengths, input, BENCH_SEED, p.rows, p.columns, 0) == 0);
-    REQUIRE(bench_gpu_download(p.scores.data(), scores, p.scores.size() * sizeof(float)) == 0);
+    const bench_matrix matrix = {to_device(raw), type, lengths, p.rows, p.columns};
+    REQUIRE(bench_fill(&matrix, input, BENCH_SEED, 0) == 0);
+    REQUIRE(bench_gpu_download(raw.data(), matrix.scores, raw.size()) == 0);
+    for (size_t i = 0; i < p.scores.size(); ++i) p.scores[i] = bench_load(raw.data(), type, i);
     bench_gpu_free(lengths);
-    bench_gpu_free(scores);
+    bench_gpu_free(matrix.scores);
     for (int r = 0; r < p.rows; ++r) {
         const float *row = p.scores.data() + (size_t)r * p.columns;
         std::vector<int> best(p.lengths[r]);
@@ -73,18 +79,104 @@ static void check_fault(const problem &p, int row, int fault) {
     CHECK(v.fault == fault);
 }
 
-TEST_CASE("right answers are accepted, for every input, with either policy on ties and in score order") {
-    for (int input = 0; input < BENCH_INPUTS; ++input) {
-        INFO(bench_input_name(input));
-        problem p = solved(input);
-        p.ties = TOPKIT_TIES_LOWEST_INDEX;
+TEST_CASE("right answers are accepted, for every input and type of score, with either policy on ties and in score order") {
+    for (int type : {TOPKIT_SCORE_F32, TOPKIT_SCORE_BF16, TOPKIT_SCORE_F16}) {
+        for (int input = 0; input < BENCH_INPUTS; ++input) {
+            INFO(bench_type_name(type) << " " << bench_input_name(input));
+            problem p = solved(input, type);
+            p.ties = TOPKIT_TIES_LOWEST_INDEX;
+            p.order = TOPKIT_ORDER_SCORE;
+            CHECK(verdict_of(p).bad_rows == 0);
+            p.ties = TOPKIT_TIES_ANY;
+            p.order = TOPKIT_ORDER_INDEX;
+            for (int r = 0; r < p.rows; ++r)
+                std::sort(p.answer.begin() + r * p.k, p.answer.begin() + r * p.k + std::min(p.k, p.lengths[r]));
+            CHECK(verdict_of(p).bad_rows == 0);
+        }
+    }
+}
+
+TEST_CASE("k up to the row's length and beyond it") {
+    for (int k : {1, 333, 334, 699, 700, 900}) {
+        INFO(k);
+        problem p = solved(BENCH_NORMAL, TOPKIT_SCORE_F32, k);
         p.order = TOPKIT_ORDER_SCORE;
         CHECK(verdict_of(p).bad_rows == 0);
-        p.ties = TOPKIT_TIES_ANY;
-        p.order = TOPKIT_ORDER_INDEX;
-        for (int r = 0; r < p.rows; ++r)
-            std::sort(p.answer.begin() + r * p.k, p.answer.begin() + r * p.k + std::min(p.k, p.lengths[r]));
+        if (k > 1) {
+            std::swap(p.answer[0], p.answer[1]);
+            check_fault(p, 0, BENCH_FAULT_ORDER);
+            p.answer[0] = p.answer[1];
+            p.order = TOPKIT_ORDER_NONE;
+            check_fault(p, 0, BENCH_FAULT_REPEATED);
+        }
+    }
+}
+
+TEST_CASE("more rows than are checked together") {
+    problem p;
+    p.rows = 1030;
+    p.columns = 5;
+    p.k = 2;
+    p.lengths.assign(p.rows, 5);
+    for (int r = 0; r < p.rows; ++r) {
+        for (int c = 0; c < p.columns; ++c) p.scores.push_back((float)((c + r) % 5));
+        p.answer.push_back((9 - r % 5) % 5); /* where the 4 is, and before it the 3 */
+        p.answer.push_back((8 - r % 5) % 5);
+    }
+    CHECK(verdict_of(p).bad_rows == 0);
+    std::swap(p.answer[2 * 1027], p.answer[2 * 1027 + 1]);
+    p.order = TOPKIT_ORDER_SCORE;
+    check_fault(p, 1027, BENCH_FAULT_ORDER);
+    p.answer[2 * 1027] = p.answer[2 * 1027 + 1];
+    p.order = TOPKIT_ORDER_NONE;
+    check_fault(p, 1027, BENCH_FAULT_REPEATED);
+}
+
+TEST_CASE("rounded scores are judged as what they are: what two of them lost makes them equal") {
+    for (int type : {TOPKIT_SCORE_BF16, TOPKIT_SCORE_F16}) {
+        problem p = solved(BENCH_NORMAL, type);
+        std::fill(p.scores.begin(), p.scores.begin() + p.columns, 1.0f);
+        p.scores[600] = 1.0001f; /* rounds to 1 */
+        p.scores[650] = 1.01f;
+        for (int j = 0; j < p.k; ++j) p.answer[j] = j;
+        check_fault(p, 0, BENCH_FAULT_MISSING);
+        p.answer[0] = 650;
         CHECK(verdict_of(p).bad_rows == 0);
+        p.type = TOPKIT_SCORE_F32;
+        check_fault(p, 0, BENCH_FAULT_MISSING);
+    }
+}
+
+TEST_CASE("conversions: every 16-bit score survives, and floats between two go to the nearer one, halves to the even one") {
+    for (int type : {TOPKIT_SCORE_BF16, TOPKIT_SCORE_F16}) {
+        const unsigned infinity = type == TOPKIT_SCORE_BF16 ? 0x7F80u : 0x7C00u;
+        for (unsigned bits = 0; bits < 0x10000u; ++bits) {
+            const uint16_t half = (uint16_t)bits;
+            uint16_t back, up, down, even;
+            const float x = bench_load(&half, type, 0);
+            if ((bits & 0x7FFFu) > infinity) {
+                bench_store(&back, type, 0, x);
+                REQUIRE(std::isnan(x));
+                REQUIRE((back & 0x7FFFu) > infinity);
+                continue;
+            }
+            bench_store(&back, type, 0, x);
+            REQUIRE(back == half);
+            if ((bits & 0x7FFFu) >= infinity - 1) continue; /* what follows is infinite, and half-way to it too */
+            const uint16_t next = (uint16_t)(bits + 1);
+            const float y = bench_load(&next, type, 0), middle = (float)(((double)x + (double)y) / 2);
+            bench_store(&down, type, 0, std::nextafter(middle, x));
+            bench_store(&even, type, 0, middle);
+            bench_store(&up, type, 0, std::nextafter(middle, y));
+            REQUIRE(down == half);
+            REQUIRE(up == next);
+            REQUIRE(even == (bits % 2 ? next : half));
+        }
+        uint16_t most, over;
+        bench_store(&most, TOPKIT_SCORE_F16, 0, std::nextafter(65520.0f, 0.0f));
+        bench_store(&over, TOPKIT_SCORE_F16, 0, 65520.0f);
+        CHECK(most == 0x7BFFu);
+        CHECK(over == 0x7C00u);
     }
 }
 
