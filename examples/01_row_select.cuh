@@ -90,7 +90,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
             topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
             if (topkit_job_samples(job, row)) {
                 const int count = topkit_job_sampled(block, row, topkit_job_sampling(job, row, r, TOPKIT_ROW_SAMPLE), sample); /* [2] */
-                const int rank = topkit_job_rank(job, row.length, count);
+                const int rank = topkit_job_rank(job, row.length, count, false);
                 gate = topkit_gate_at(topkit_propose_from_sample(block, sample, count, rank, 0, &s->refiner.digit).key,
                                       TOPKIT_INDEX_LIMIT); /* [3] */
             }

@@ -17,7 +17,7 @@
  * The producer runs ahead of the scan by the whole ring, also into the next row: a load needs no threshold. Rows that have nothing
  * to scan (at most k scores) are copied by the proposer.
  *
- * Where a row's samples crowd together the proposer takes narrower vectors, and more sectors of memory, for the rows that follow.
+ * The proposer takes its samples in narrow vectors, which move more sectors of memory, until it has seen that they do not crowd together.
  *
  * A buffer that fills up is compacted by the scan warps themselves. A row whose gate was too high goes round once more, between other rows,
  * with an open gate and its chunks shuffled: nobody waits for it.
@@ -267,7 +267,8 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
     const topkit_group proposer =
         topkit_group_warps(TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS, TOPKIT_PIPELINED_PROPOSER_WARPS, 3);
     unsigned told = 0;
-    int width = job.width;
+    int width = 4; /* scores of neighbours may be alike in this batch: the first row tells, with narrow vectors, which cost more */
+    bool crowded = true, looks = true;
     if (ordered) {
         if (proposer.thread == 0) s->builds = topkit_order_begin(job.queue);
         topkit_group_sync(proposer);
@@ -292,7 +293,7 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
             topkit_sample_async(proposer, sampling, sample);
             topkit_copy_async_wait();
             topkit_group_sync(proposer);
-            const int count = topkit_sample_count(sampling), rank = topkit_job_rank(job, at.row.length, count);
+            const int count = topkit_sample_count(sampling), rank = topkit_job_rank(job, at.row.length, count, crowded);
             gate = topkit_gate_at(topkit_propose_from_sample(proposer, sample, count, rank, 0, &s->propose).key, TOPKIT_INDEX_LIMIT);
         }
         if (proposer.thread == 0) {
@@ -302,10 +303,11 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
             topkit_signal_arrive(&s->gate_full[told % 4]);
         }
         told++;
-        /* Now that nobody waits: where scores of neighbours are alike, the next rows are sampled in narrow vectors, which cost more. */
-        if (sampling.vectors > 0 && width > 4 &&
-            topkit_sample_crowds(proposer, sample, topkit_sample_count(sampling), width, gate.key, &s->propose))
-            width = 4;
+        if (sampling.vectors > 0 && looks) { /* now that nobody waits; whoever has seen them crowd stays with that */
+            crowded = topkit_sample_crowds(proposer, sample, topkit_sample_count(sampling), width, gate.key, &s->propose);
+            width = crowded ? 4 : job.width;
+            looks = !crowded;
+        }
         if (at.r == TOPKIT_PIPELINED_END) break;
     }
     /* Here and not in the producer: a block whose producer is done may not even have asked yet who builds the order. */

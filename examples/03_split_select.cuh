@@ -180,7 +180,7 @@ static __global__ void __launch_bounds__(THREADS, 1) topkit_split_select_kernel(
 
     topkit_proposal gate = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0, 0xffffffffu};
     if (count > 0) { /* [3] */
-        const int rank = topkit_job_rank(job, s->row.length, count);
+        const int rank = topkit_job_rank(job, s->row.length, count, false);
         if (job.parts < TOPKIT_SPLIT_ROUGHLY) gate = topkit_propose_from_sample(block, sample, count, rank, 0, &s->refiner.digit);
         else gate = topkit_propose_roughly(block, sample, count, rank - 1, &s->refiner.digit);
     }

@@ -70,10 +70,13 @@ TOPKIT_JOB_FN int topkit_job_sampled(topkit_group g, topkit_row_of<SCORE>, topki
     return 2 * topkit_sample_count(s);
 }
 
-/* The rank to ask a sample of `count` for: 2k scores of the row, or half-way from k to the capacity where that is less. */
-TOPKIT_JOB_FN int topkit_job_rank(const topkit_select_job &job, int length, int count) {
-    const int middle = (job.k + job.capacity) / 2, target = 2 * job.k < middle ? 2 * job.k : middle;
-    const int rank = (int)((unsigned)target * (unsigned)count / (unsigned)length) + 1; /* at most 2^15 times 2^14 */
+/* The rank to ask a sample of `count` for. Of the k best it holds `expected`, give or take a square root of that: so many more that a row
+ * in ten thousand or less has k of them above the threshold; or half-way from k to the capacity, where that is less. Where scores of
+ * neighbours are alike (crowded) a sample is worth less. */
+TOPKIT_JOB_FN int topkit_job_rank(const topkit_select_job &job, int length, int count, bool crowded) {
+    const float share = (float)count / (float)length, expected = share * (float)job.k;
+    const float most = share * 0.5f * (float)(job.k + job.capacity), safe = expected + 4.25f * sqrtf(crowded ? 2.0f * expected : expected);
+    const int rank = (int)(safe < most ? safe : most) + 1;
     return rank < TOPKIT_JOB_MIN_RANK ? TOPKIT_JOB_MIN_RANK : rank;
 }
 
