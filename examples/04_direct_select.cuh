@@ -65,22 +65,12 @@ static __device__ __forceinline__ void topkit_direct_measure(const topkit_select
     c->row = c->next < job.rows ? topkit_job_row(job, c->next) : none;
 }
 
-/* [7] The row's answer in the order asked for. Whole block; ends with a barrier. */
-static __device__ __forceinline__ void topkit_direct_order(topkit_group block, const topkit_select_job &job, topkit_candidate *items,
-                                                           int wanted, topkit_sink_pairs sink) {
-    topkit_group_sync(block);
-    topkit_sort(block, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX);
-    for (int slot = (int)block.thread; slot < wanted; slot += (int)block.size)
-        topkit_sink_put(sink, slot, items[slot].index, items[slot].bits);
-    topkit_group_sync(block);
-}
-
 /* The number of threads is known to the compiler, which halves the code: a launch of few rows runs most of it once, from memory. */
 template <int TIES, int THREADS>
 static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREADS) topkit_direct_select_kernel(topkit_select_job job) {
     TOPKIT_SHARED(memory);
     topkit_direct_storage *s = (topkit_direct_storage *)memory;
-    topkit_candidate *items = (topkit_candidate *)(memory + TOPKIT_DIRECT_HEADER); /* (room for k to sort, where an order is asked for) */
+    topkit_candidate *items = (topkit_candidate *)(memory + TOPKIT_DIRECT_HEADER); /* (topkit_sort_room(k), where an order is asked for) */
     const bool sorts = job.order != TOPKIT_ORDER_NONE;
     float *place = (float *)(items + (sorts ? (topkit_sort_room(job.k) + 1) / 2 * 2 : 0));
     const int bytes = topkit_resident_bytes(job.max_length) + job.capacity * 2; /* the row, and a list of `capacity` positions */
@@ -149,7 +139,11 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
         }
         if (settles) {
             topkit_resident_settle(block, region, wanted, sink, &s->resident); /* [7] */
-            if (sorts) topkit_direct_order(block, job, items, wanted, out);
+            if (sorts) {
+                topkit_group_sync(block); /* all have settled */
+                topkit_sort(block, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX, out,
+                            &s->resident.digit);
+            }
             topkit_sink_pad_all(block.thread, block.size, wanted, job.k, out);
         }
         if (next >= job.rows) break;

@@ -110,8 +110,7 @@ TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &j
         else topkit_group_sync(g);
     } else {
         topkit_refine_keep(g, items, held, topkit_refine_cut<TIES>(g, items, held, wanted, s), s);
-        topkit_sort(g, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX);
-        for (int slot = (int)g.thread; slot < wanted; slot += (int)g.size) topkit_sink_put(sink, slot, items[slot].index, items[slot].bits);
+        topkit_sort(g, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX, sink, &s->digit);
     }
     topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);
 }
