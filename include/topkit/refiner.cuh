@@ -51,6 +51,24 @@ TOPKIT_FN topkit_cut topkit_cut_at(unsigned key, int bound, unsigned ties) {
     return cut;
 }
 
+/* Candidates are read in batches: a thread's loads are all under way before the first is looked at, which the compiler may not arrange by
+ * itself across the atomics between them. */
+#define TOPKIT_BATCH 4
+typedef struct topkit__batch {
+    topkit_candidate c[TOPKIT_BATCH];
+} topkit__batch;
+
+/* How many candidates from this thread's first one of the batch on there are: its u-th is present where that is above u * size. */
+TOPKIT_FN int topkit__batch_load(topkit_group g, const topkit_candidate *items, int count, int base, topkit__batch *batch) {
+    const int left = count - base - (int)g.thread;
+#pragma unroll
+    for (int u = 0; u < TOPKIT_BATCH; u++) {
+        const topkit_candidate none = {0, 0};
+        batch->c[u] = left > u * (int)g.size ? items[base + (int)g.thread + u * (int)g.size] : none;
+    }
+    return left;
+}
+
 /* The boundary's region: keys low .. low+span or, once all its members share the key `tie`, inverted indices in that range. `need` of its
  * `inside` members are selected, and everything above it. */
 typedef struct topkit__region {
