@@ -140,14 +140,15 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
         if (settles) {
             topkit_resident_settle(block, region, wanted, sink, &s->resident); /* [7] */
             if (sorts) {
-                topkit_group_sync(block); /* all have settled */
+                topkit_resident_clear(block, &s->resident);
+                topkit_group_sync(block);
                 topkit_sort(block, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX, out,
                             &s->resident.digit);
             }
             topkit_sink_pad_all(block.thread, block.size, wanted, job.k, out);
         }
         if (next >= job.rows) break;
-        if (settles) topkit_resident_clear(block, &s->resident);
+        if (settles && !sorts) topkit_resident_clear(block, &s->resident);
         r = next;
     }
     if (claims) topkit_queue_leave(job.queue, workers);

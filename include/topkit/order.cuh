@@ -8,7 +8,7 @@
  * index. Where that does not help a network sorts them, which takes the same time whatever the values are.
  *
  *   scope         group
- *   storage       a topkit_digit_storage, whose histogram is zero afterwards; behind the candidates 3 bytes for each: items must have room
+ *   storage       a topkit_digit_storage, whose histogram is zero before and after; behind the candidates 3 bytes for each: items must have room
  *                 for topkit_sort_room(count)
  *   sync          called by all threads of the group after a sync; 10 barriers, 6 more where many share a place; the network has about
  *                 log2(count)^2 / 2. Ends with a barrier
@@ -156,7 +156,6 @@ TOPKIT_FN topkit__sorter topkit__sort_begin(topkit_group g, topkit_candidate *it
     m.first = s->histogram + TOPKIT__SORT_BINS;
     m.places = (unsigned *)(items + count);
     m.list = (unsigned short *)(m.places + topkit__sort_words(count));
-    topkit__sort_clear(g, m.bins, TOPKIT__SORT_BINS);
     topkit__sort_clear(g, m.places, topkit__sort_words(count));
     topkit__sort_range(g, m, m.scores, &m.low, &high, s);
     if (m.low == high && m.scores) {
@@ -251,6 +250,7 @@ TOPKIT_FN void topkit__sort_list(topkit_group g, const topkit__sorter &m) {
 /* Compares the candidates that share a place, which are neighbours in the list. */
 template <typename SINK>
 TOPKIT_FN void topkit__sort_emit(topkit_group g, const topkit__sorter &m, SINK sink) {
+#pragma unroll 1
     for (unsigned i = g.thread; i < (unsigned)m.count; i += g.size) {
         const topkit_candidate c = m.items[m.list[i]];
         const unsigned long long mine = topkit__sort_rank(m, c);
@@ -270,6 +270,7 @@ TOPKIT_FN void topkit__sort_emit(topkit_group g, const topkit__sorter &m, SINK s
 TOPKIT_FN void topkit__sort_network(topkit_group g, const topkit__sorter &m) {
     for (int run = 2; run / 2 < m.count; run *= 2) {
         for (int distance = run / 2; distance > 0; distance /= 2) {
+#pragma unroll 1
             for (int i = (int)g.thread; i < m.count; i += (int)g.size) {
                 const int a = 2 * i - (i & (distance - 1)); /* i with a zero bit put in at `distance` */
                 const int b = distance == run / 2 ? a ^ (run - 1) : a + distance;
@@ -301,10 +302,12 @@ TOPKIT_FN void topkit_sort(topkit_group g, topkit_candidate *items, int count, i
         topkit__sort_emit(g, m, sink);
     } else {
         topkit__sort_network(g, m);
+#pragma unroll 1
         for (int i = (int)g.thread; i < count; i += (int)g.size) topkit_sink_put(sink, i, items[i].index, items[i].bits);
     }
     topkit_group_sync(g);
-    topkit__sort_clear(g, s->histogram, TOPKIT_DIGIT_BINS);
+    topkit__sort_clear(g, m.bins, m.used);
+    topkit__sort_clear(g, m.first, m.used);
     topkit_group_sync(g);
 }
 
