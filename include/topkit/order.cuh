@@ -1,15 +1,15 @@
 /* topkit/order.cuh: hands selected candidates to a sink in order: slot 0 gets the first.
  *
- * Values are keys or indices. They are counted in linear bins between the least and the greatest of them. From where a bin begins, its size
- * and where in it a value lies follows about which place the value will get. Two places are counted as one, and the two or three candidates
- * that meet there are compared. The first count finds out how dense the values are: tails, outliers and clusters cost no more than others do.
+ * Values are keys or indices. They are counted in linear bins between the least and the greatest of them. Where a bin begins, its size and
+ * where in it a value lies tell about which place the value will get. Two places are counted as one, and the two or three candidates that
+ * meet there are compared. The first count learns how dense the values are: tails, outliers and clusters cost no more than others do.
  *
  * Where many share a place they may be equals, as 16-bit scores and small integers are: bins that hold one key alone are then spread by
  * index. Where that does not help a network sorts them, which takes the same time whatever the values are.
  *
  *   scope         group
- *   storage       a topkit_digit_storage, whose histogram is zero before and after; behind the candidates 3 bytes for each: items must have room
- *                 for topkit_sort_room(count)
+ *   storage       a topkit_digit_storage, whose histogram is zero before and after; behind the candidates 3 bytes for each: items must
+ *                 have room for topkit_sort_room(count)
  *   sync          called by all threads of the group after a sync; 10 barriers, 6 more where many share a place; the network has about
  *                 log2(count)^2 / 2. Ends with a barrier
  *   determinism   yes: pairs are distinct, so the order is unique (score descending with equal scores by index; or index ascending)
@@ -50,7 +50,7 @@ typedef struct topkit__sorter {
     unsigned index_low, index_shift; /* of the indices, and what makes them 32-bit fractions of their span */
     unsigned *bins;                  /* (TOPKIT__SORT_BINS) candidates in a bin, then its begin and its end, and whether they are alike */
     unsigned *first;                 /* (same) the value of one of them */
-    unsigned *places;                /* (topkit__sort_words) candidates at a place, then where they begin in the list, then where they end */
+    unsigned *places;                /* (topkit__sort_words) candidates at a place, then where the list has them: from, and in the end to */
     unsigned short *list;            /* (count) */
 } topkit__sorter;
 
