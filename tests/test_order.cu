@@ -2,8 +2,8 @@
 #include "testing.h"
 #include "topkit/order.cuh"
 
-/* A sort of candidates in place: through the sink to their slots, in memory of which the contract's room is all there is. Twice: the second
- * sort finds the storage as the first has left it. *fault: 1 where the histogram was not zero behind it. */
+/* Candidates are read to shared memory, of which the contract's room is all there is, and come back to their slots. The second round gets
+ * them in order, and the storage as the first has left it. *fault: 1 where the histogram was not zero then. */
 static __global__ void order_sort(test_shape shape, unsigned *others, topkit_candidate *candidates, int count, int by, int *fault) {
     TOPKIT_SHARED(memory);
     topkit_digit_storage *s = (topkit_digit_storage *)memory;
@@ -108,7 +108,7 @@ TEST_CASE("order: every kind of values and indices") {
     });
 }
 
-/* Of k candidates as they are served, and more, up to those that the counters can hold. */
+/* As many candidates as are served, and more. */
 TEST_CASE("order: many candidates, groups of up to 1024 threads") {
     static const struct {
         test_shape shape;
@@ -127,8 +127,8 @@ TEST_CASE("order: many candidates, groups of up to 1024 threads") {
     }
 }
 
-/* One more and one less than are compared with each other at one slot: equals between two values that share their bin. */
-TEST_CASE("order: a crowd at one slot") {
+/* One more and one less than are compared with each other at one place: equals beside another value of their bin. */
+TEST_CASE("order: a crowd at one place") {
     everywhere([](test_shape shape) {
         for (int equals : {TOPKIT_SORT_CROWD - 2, TOPKIT_SORT_CROWD - 1, TOPKIT_SORT_CROWD, TOPKIT_SORT_CROWD + 1, 2 * TOPKIT_SORT_CROWD}) {
             std::vector<topkit_candidate> items = {{bits_of(1e30f), 0}, {bits_of(1.0f), 3}, {bits_of(1.0f) + 1, 1}};
