@@ -14,9 +14,8 @@
  * each row nothing is claimed at all.
  *
  *   k             1 .. 4096 (plan.c)
- *   length        what shared memory holds beside 5 KB, 2 bytes for each of k and, for sorted output, 8 more for each, rounded up to a
- *                 power of two. Of k = 2048, unsorted: 12093 scores with four blocks a multiprocessor, 16957 with three, 26685 with two,
- *                 55869 with one
+ *   length        what shared memory holds beside 5 KB, 2 bytes for each of k and, for sorted output, 11 more for each. Of k = 2048,
+ *                 unsorted: 12093 scores with four blocks a multiprocessor, 16957 with three, 26685 with two, 55869 with one
  *   workspace     1 KB + 4 bytes a row, zeroed once
  *   reads         the row once
  */
@@ -65,22 +64,12 @@ static __device__ __forceinline__ void topkit_direct_measure(const topkit_select
     c->row = c->next < job.rows ? topkit_job_row(job, c->next) : none;
 }
 
-/* [7] The row's answer in the order asked for. Whole block; ends with a barrier. */
-static __device__ __forceinline__ void topkit_direct_order(topkit_group block, const topkit_select_job &job, topkit_candidate *items,
-                                                           int wanted, topkit_sink_pairs sink) {
-    topkit_group_sync(block);
-    topkit_sort(block, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX);
-    for (int slot = (int)block.thread; slot < wanted; slot += (int)block.size)
-        topkit_sink_put(sink, slot, items[slot].index, items[slot].bits);
-    topkit_group_sync(block);
-}
-
 /* The number of threads is known to the compiler, which halves the code: a launch of few rows runs most of it once, from memory. */
 template <int TIES, int THREADS>
 static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREADS) topkit_direct_select_kernel(topkit_select_job job) {
     TOPKIT_SHARED(memory);
     topkit_direct_storage *s = (topkit_direct_storage *)memory;
-    topkit_candidate *items = (topkit_candidate *)(memory + TOPKIT_DIRECT_HEADER); /* (room for k to sort, where an order is asked for) */
+    topkit_candidate *items = (topkit_candidate *)(memory + TOPKIT_DIRECT_HEADER); /* (topkit_sort_room(k), where an order is asked for) */
     const bool sorts = job.order != TOPKIT_ORDER_NONE;
     float *place = (float *)(items + (sorts ? (topkit_sort_room(job.k) + 1) / 2 * 2 : 0));
     const int bytes = topkit_resident_bytes(job.max_length) + job.capacity * 2; /* the row, and a list of `capacity` positions */
@@ -149,11 +138,16 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
         }
         if (settles) {
             topkit_resident_settle(block, region, wanted, sink, &s->resident); /* [7] */
-            if (sorts) topkit_direct_order(block, job, items, wanted, out);
+            if (sorts) {
+                topkit_resident_clear(block, &s->resident);
+                topkit_group_sync(block);
+                topkit_sort(block, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX, out,
+                            &s->resident.digit);
+            }
             topkit_sink_pad_all(block.thread, block.size, wanted, job.k, out);
         }
         if (next >= job.rows) break;
-        if (settles) topkit_resident_clear(block, &s->resident);
+        if (settles && !sorts) topkit_resident_clear(block, &s->resident);
         r = next;
     }
     if (claims) topkit_queue_leave(job.queue, workers);

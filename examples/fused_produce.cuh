@@ -55,6 +55,7 @@ static __device__ __forceinline__ void topkit_fused_copy_page(const topkit_fused
 static __device__ __forceinline__ void topkit_fused_copy_rows(const topkit_fused_job &job, topkit_fused_source from, int first,
                                                               topkit_fused_pages pages, unsigned char *stage, float *scales) {
     const unsigned lane = threadIdx.x & 31, row = lane >> 3, piece = lane & 7;
+    unsigned char *const even = stage + topkit_fused_swizzle(row, piece), *const odd = stage + topkit_fused_swizzle(row + 4, piece);
     long long at[2]; /* bytes from the first key's, of rows lane and lane + 32; below 0: not read */
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -66,7 +67,7 @@ static __device__ __forceinline__ void topkit_fused_copy_rows(const topkit_fused
 #pragma unroll
     for (unsigned i = 0; i < TOPKIT_FUSED_TILE / 4; i++) {
         const long long key = __shfl_sync(TOPKIT_FULL_MASK, at[i / 8], (int)(row + 4 * (i % 8)));
-        if (key >= 0) topkit_fused_copy_16(stage + topkit_fused_swizzle(row + 4 * i, piece), job.keys + key + piece * 16);
+        if (key >= 0) topkit_fused_copy_16((i % 2 ? odd : even) + i / 2 * (8 * TOPKIT_FUSED_ROW), job.keys + key + piece * 16);
     }
 }
 

@@ -43,13 +43,12 @@ enum {
 
 static int at_most(int a, int b) { return a < b ? a : b; }
 
+/* topkit_sort_room: k candidates, and 3 bytes for each. */
+static int sort_room(int k) { return k + ((k + 3) / 4 * 4 + k * 2 + 7) / 8; }
+
 /* What the row kernel's buffer must hold at the least: k and a tile (of 16-bit scores, the larger one), so that a compaction makes room,
- * and the sorter's power of two. */
-static int row_least_capacity(int k) {
-    int room = 1;
-    while (room < k) room *= 2;
-    return room > k + 1024 ? room : k + 1024;
-}
+ * and what the sorter needs. */
+static int row_least_capacity(int k) { return sort_room(k) > k + 1024 ? sort_room(k) : k + 1024; }
 
 static bool can_pipeline(int k, const topkit_device_facts *device) {
     return device->arch >= 90 && device->shared_per_block >= PIPELINED_SHARED &&
@@ -134,9 +133,8 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
 
 /* A row as it lies in shared memory (topkit_resident_bytes), a list of `capacity` positions behind it, and what is to be sorted. */
 static int direct_shared(int max_length, int k, int order, int capacity) {
-    int room = 2;
-    while (room < k) room *= 2;
-    return DIRECT_FIXED_SHARED + (order == TOPKIT_ORDER_NONE ? 0 : room * 8) + (max_length + 6) / 4 * 16 + capacity * 2;
+    const int room = order == TOPKIT_ORDER_NONE ? 0 : (sort_room(k) + 1) / 2 * 16;
+    return DIRECT_FIXED_SHARED + room + (max_length + 6) / 4 * 16 + capacity * 2;
 }
 
 /* As many blocks a multiprocessor as their rows leave room for; the more there are, the fewer threads need wait for each other. */

@@ -102,7 +102,7 @@ TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row_of
 }
 
 /* Refines items[0 .. held) to the row's answer and writes it in the order asked for, behind the `above` that were written already (none
- * where an order is asked for). The whole group; ends with a barrier. */
+ * where an order is asked for: items must have topkit_sort_room(k) then). The whole group; ends with a barrier. */
 template <int TIES, typename SCORE>
 TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &job, int r, topkit_row_of<SCORE> row,
                                       topkit_candidate *items, int held, int above, topkit_refiner_storage *s) {
@@ -113,8 +113,7 @@ TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &j
         else topkit_group_sync(g);
     } else {
         topkit_refine_keep(g, items, held, topkit_refine_cut<TIES>(g, items, held, wanted, s), s);
-        topkit_sort(g, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX);
-        for (int slot = (int)g.thread; slot < wanted; slot += (int)g.size) topkit_sink_put(sink, slot, items[slot].index, items[slot].bits);
+        topkit_sort(g, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX, sink, &s->digit);
     }
     topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);
 }

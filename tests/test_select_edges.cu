@@ -27,7 +27,7 @@ TEST_CASE("Rows of whole tiles and stages, and one score more or less, at every 
     }
 }
 
-/* The row route's buffer is 8192, then three times k in steps of 512, then what fits; sorting needs room for a power of two. */
+/* The row route's buffer is 8192, then three times k in steps of 512, then what fits. */
 TEST_CASE("The k at which the plan changes") {
     topkit_plan before, plan;
     std::vector<int> ks;

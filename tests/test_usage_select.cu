@@ -286,8 +286,8 @@ TEST_CASE("usage: half") {
 static __device__ void rank_candidates(topkit_group g, topkit_candidate *items, int count, int k, int *ranking, topkit_refiner_storage *r) {
     const topkit_cut cut = topkit_refine_cut<TOPKIT_LOWEST_INDEX>(g, items, count, k, r);
     topkit_refine_keep(g, items, count, cut, r); // to the front, in place
-    topkit_sort(g, items, k, TOPKIT_BY_SCORE);
-    for (int i = (int)g.thread; i < k; i += (int)g.size) ranking[i] = items[i].index;
+    const topkit_sink_indices sink = {ranking, 0};
+    topkit_sort(g, items, k, TOPKIT_BY_SCORE, sink, &r->digit);
 }
 /* [end] */
 

@@ -209,8 +209,9 @@ __global__ void every_call_collector(const float *scores, int length, int k, top
     topkit_cluster_sync();
     every_call_cluster<TOPKIT_ANY>(k, c, &cluster, &storage, out);
     every_call_cluster<TOPKIT_LOWEST_INDEX>(k, c, &cluster, &storage, out + 8);
-    topkit_sort(topkit_group_block(), items, topkit_sort_room(k), TOPKIT_BY_INDEX);
-    topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_SCORE);
+    const topkit_sink_indices sink = {out + topkit_sort_room(k), 0};
+    topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_INDEX, sink, &storage.digit);
+    topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_SCORE, sink, &storage.digit);
 }
 
 template <int TIES>
