@@ -94,14 +94,13 @@ TOPKIT_JOB_FN void topkit_sink_put(topkit_split_sink s, int slot, int index, uns
     else s.place[slot] = c;
 }
 
-/* [7] The order, by one block. `items` (room for k to sort) is its own; there lies what a cluster emitted. */
+/* [7] The order, by one block. `items` is its own, of k candidates, which a cluster emitted there; what sorting needs beside them may lie
+ * where its candidates were. */
 static __device__ __forceinline__ void topkit_split_order(topkit_group block, const topkit_select_job &job, int wanted,
-                                                          topkit_split_sink sink, topkit_candidate *items) {
+                                                          topkit_split_sink sink, topkit_candidate *items, topkit_digit_storage *digit) {
     for (int i = (int)block.thread; !sink.remote && i < wanted; i += (int)block.size) items[i] = sink.place[i];
     topkit_group_sync(block);
-    topkit_sort(block, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX);
-    for (int slot = (int)block.thread; slot < wanted; slot += (int)block.size)
-        topkit_sink_put(sink.out, slot, items[slot].index, items[slot].bits);
+    topkit_sort(block, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX, sink.out, digit);
 }
 
 /* [5] [6] [7] of several blocks. `items` as above: tiles travelled there, which none does any more when the blocks have met. */
@@ -135,7 +134,7 @@ static __device__ __forceinline__ void topkit_split_meet(topkit_group block, con
         topkit_sink_pad_all(block.thread, block.size, wanted, job.k, sink.out);
     }
     if (!sorts) topkit_team_leave(block, &team);
-    else if (topkit_team_last(block, &team, &s->team)) topkit_split_order(block, job, wanted, sink, items);
+    else if (topkit_team_last(block, &team, &s->team)) topkit_split_order(block, job, wanted, sink, items, &s->refiner.digit);
 }
 
 /* The number of threads is known to the compiler, as in 04. */
