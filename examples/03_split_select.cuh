@@ -65,17 +65,17 @@ static __device__ __forceinline__ topkit_split_part topkit_split_part_of(topkit_
     return own;
 }
 
-/* [4] The block's part s->own, with indices of the whole row: from the gate on with the first tiles at hand, or (`again`) everything. Ends
+/* [4] The block's part s->own, with indices of the whole row: from the gate on with the first tiles at hand, or, shuffled, everything. Ends
  * with the whole block's stores not yet synced. */
 template <int TIES>
 static __device__ __forceinline__ int topkit_split_collect(topkit_group block, const topkit_select_job &job, topkit_gate gate,
-                                                           bool again, topkit_collector c, topkit_split_storage *s) {
+                                                           unsigned visit, topkit_collector c, topkit_split_storage *s) {
     const topkit_row own = s->own.row;
     const int wanted = own.length < job.k ? own.length : job.k;
     int held = 0;
     if (own.length > 0) {
-        if (!again) held = topkit_scan_begun<TIES>(block, own, wanted, gate, job.depth, c, &s->refiner);
-        else held = topkit_scan<TIES>(block, own, wanted, gate, TOPKIT_SHUFFLED, c, &s->refiner);
+        if (visit == TOPKIT_ASCENDING) held = topkit_scan_begun<TIES>(block, own, wanted, gate, job.depth, c, &s->refiner);
+        else held = topkit_scan<TIES>(block, own, wanted, gate, visit, c, &s->refiner);
     }
     for (int i = (int)block.thread; i < held; i += (int)block.size) c.items[i].index += s->own.begin;
     return held;
@@ -168,7 +168,7 @@ static __global__ void __launch_bounds__(TOPKIT_SPLIT_THREADS, 1) topkit_split_s
         const int sought = topkit_job_rank(job, s->row.length, count);
         gate = topkit_gate_at(topkit_propose_from_sample(block, sample, count, sought, 0, &s->refiner.digit).key, TOPKIT_INDEX_LIMIT);
     }
-    int total, held = topkit_split_collect<TIES>(block, job, gate, false, c, s);
+    int total, held = topkit_split_collect<TIES>(block, job, gate, TOPKIT_ASCENDING, c, s);
     if (block.thread == 0) topkit_job_count(job, s->row, 0, held, 0, &s->collected);
     held = topkit_cluster_merge<TIES>(block, c, held, job.k, &s->cluster, &s->refiner, &total); /* [a] */
 
@@ -189,7 +189,8 @@ static __global__ void __launch_bounds__(TOPKIT_SPLIT_THREADS, 1) topkit_split_s
             s->own = topkit_split_part_of(s->row, (int)topkit_cluster_block(), (int)topkit_cluster_blocks());
         }
         topkit_group_sync(block);
-        held = topkit_split_collect<TIES>(block, job, topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT), true, c, s);
+        gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+        held = topkit_split_collect<TIES>(block, job, gate, topkit_job_visit(job, r), c, s);
         if (block.thread == 0) topkit_job_count(job, s->row, 0, held, topkit_cluster_block() == 0, &s->collected);
         held = topkit_cluster_merge<TIES>(block, c, held, job.k, &s->cluster, &s->refiner, &total);
     }

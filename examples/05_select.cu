@@ -49,6 +49,7 @@ static topkit_select_job make_job(const topkit_select_params *p, const topkit_pl
     job.capacity = plan->capacity;
     job.density = plan->density;
     job.width = plan->width;
+    job.salt = topkit_host_seed(p->seed);
     job.indices = p->indices;
     job.index_stride = p->index_stride ? p->index_stride : p->k;
     job.values = (float *)p->values;
