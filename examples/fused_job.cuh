@@ -162,7 +162,8 @@ TOPKIT_JOB_FN int topkit_fused_step(int count, unsigned salt) {
 }
 
 /* The same run once more, for those of its queries whose bits are set in `failed`. */
-TOPKIT_JOB_FN void topkit_fused_repeat_run(const topkit_fused_job &job, const topkit_fused_run *before, unsigned failed, topkit_fused_run *run) {
+TOPKIT_JOB_FN void topkit_fused_repeat_run(const topkit_fused_job &job, const topkit_fused_run *before, unsigned failed,
+                                           topkit_fused_run *run) {
     *run = *before;
     run->wanted = failed;
     run->samples = 0;

@@ -19,7 +19,7 @@ static inline unsigned long long topkit_host_mix(unsigned long long x) {
     return x ^ x >> 31;
 }
 
-/* The seed that was given, or for 0 a new one: of a counter that begins where the clock and the addresses of this process say. Any thread. */
+/* The seed that was given, or for 0 a new one, of a counter that begins where the clock and this process's addresses say. Any thread. */
 static inline unsigned topkit_host_seed(unsigned given) {
     static unsigned long long counter;
     if (given) return given;

@@ -162,7 +162,8 @@ static void search(int n, int k, int route, int steps, int seeds) {
         }
     }
     std::stable_sort(all.begin(), all.end(), worse);
-    printf("route %d, %d columns, k %d, capacity %d: the worst of %d kinds\n", route, n, k, plan.capacity, (int)all.size());
+    printf("route %d, %d columns, k %d, capacity %d, uniform %.2f reads: the worst of %d kinds\n", route, n, k, plan.capacity, usual,
+           (int)all.size());
     for (size_t i = 0; i < 6 && i < all.size(); i++) print(all[i], usual, seeds);
 }
 

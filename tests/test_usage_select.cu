@@ -117,8 +117,8 @@ TEST_CASE("usage: refiner and sink") {
 
 /* [cut collector] */
 /* indices[0 .. min(k, length)) = the exact Top-K of one row, of any length, without a threshold to begin with: the buffer fills, is cut
- * back to its k best and goes on with a higher gate. Capacity 1024 serves k up to 512. One block of 4 warps. salt: any number but 0, another
- * one in every launch; tiles are visited in an order drawn from it. */
+ * back to its k best and goes on with a higher gate. Capacity 1024 serves k up to 512. One block of 4 warps. Tiles are
+ * visited in an order drawn from the salt: any number but 0, and another one in every launch. */
 struct scan_storage {
     float stage[4 * TOPKIT_TILE]; // (4 warps)
     topkit_candidate items[1024];

@@ -189,8 +189,8 @@ TOPKIT_FN int topkit__scan_end(topkit_group g, topkit_collector c) {
 
 /* Scans a row with a group: loads its tiles, appends what the gate admits, compacts as often as needed. k = min(k, length), at least 1:
  * an empty row has nothing to scan. The buffer must be clear and synced. Returns how many candidates are held: fewer than k only where the
- * gate was too high for the row. The tiles come in the order of topkit_visit: with TOPKIT_ASCENDING as they lie, with any other salt shuffled,
- * and then no row, however it was made, compacts more than a few times, but by bad luck. */
+ * gate was too high for the row. The tiles come in the order of topkit_visit: with TOPKIT_ASCENDING as they lie, with another salt shuffled, and
+ * then no row, however it was made, compacts more than a few times, but by bad luck. */
 template <int TIES>
 TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gate, unsigned salt, topkit_collector c,
                           topkit_refiner_storage *r) {

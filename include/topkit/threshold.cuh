@@ -6,15 +6,16 @@
  *   scope         group
  *   storage       topkit_digit_storage (shared, histogram zero before and after); the sample is only read
  *   sync          called by all threads of the group after the sample is complete and synced; ends with a barrier. From a sample: 4
- *                 barriers, 6 with a second rank; 4 more, twice at most, where a few samples lie far above the rest. From indices, and
+ *                 barriers, 6 with a second rank; 4 more, three times at most, where a few samples lie far above the rest. From indices, and
  *                 crowds: 2. From ranks and values: none
  *   determinism   yes, for the same sample
  *   cost          crowds: 1 read of the sample. From a sample: 2 reads, one shared atomic for each sample above the bracket
  *
  * How a rank is found without sorting: the maxima of r disjoint classes of samples are r different samples, so the smallest of them is a
  * lower bound (the bracket) of the r-th largest. One histogram step over [bracket, maximum] then gives a bin floor close below it. A
- * histogram over all samples would be far too coarse, since keys are logarithmic in the score. (Measured: docs/performance.md.) Where one bin
- * still holds many samples the step is taken once more, within it: one score of 1e30 in a sample must not make the others look all alike.
+ * histogram over all samples would be far too coarse, since keys are logarithmic in the score. (Measured: docs/performance.md.)
+ * Where one bin still holds many samples the step is taken once more, within it: one score of 1e30 in a sample must not make the others
+ * look all alike.
  *
  * What rank to ask for: with one sample in d, `rank` samples lie at or above the threshold when about rank * d scores of the row do, with
  * a relative spread of 1 / sqrt(rank). For k = 2048 and d = 128, rank 32 admits 4096 scores and misses k once in some thousand rows.
