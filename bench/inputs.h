@@ -5,7 +5,7 @@
  *
  * Scores at or past a row's length are -inf (bench_score_or_pad). Everything follows from mix64, splitmix64's finaliser, of
  * (seed, row, column), so that any part of a matrix can be made anywhere, in any order, with the same result.
- * The worst_* are what tests/adversary.cu found: they know what the kernels do and make them do most of it.
+ * The worst_* are what tests/adversary.cu found: they know what the kernels do, but not the seeds, and make them do most of it.
  * The host and the device may differ in the last bits of logf, sinpi and tanpi, never in which formula is used:
  * whoever needs the same bits on both generates on one and copies.
  *
@@ -37,9 +37,9 @@ enum bench_input {
     BENCH_NEGINF,      /* every other score is -inf */
     BENCH_DENORM,
     BENCH_NARROW,      /* 4096 values that share their upper 20 bits */
-    BENCH_WORST_RISING, /* where a route's sample looks there are the lowest scores, and the others rise */
-    BENCH_WORST_TILES,  /* where the row route's sample looks there are the highest; the others rise in the order of the second read */
-    BENCH_WORST_STAGES, /* the same for the pipelined route */
+    BENCH_WORST_RISING, /* rises along the row; half of every stratum of the pipelined route's sampler lies below all the rest */
+    BENCH_WORST_ALIKE,  /* uniform, but 16 neighbours are alike, so that a sample of wide vectors is worth a sixteenth */
+    BENCH_WORST_HUGE,   /* rises by one float a score, below one score in a hundred that is huge: for the bins of a histogram of keys */
     BENCH_INPUTS,
     BENCH_CAPTURE = BENCH_INPUTS /* rows from a file: not a formula, see fill.h */
 };
@@ -142,49 +142,14 @@ BENCH_FN float bench_dsa(uint64_t h, uint64_t seed, uint32_t row, uint32_t colum
     return score;
 }
 
-/* Whether a sampler of one score in `density`, in vectors of `width`, `room` at most, looks at this column: the phase is a hash of the
- * row's number, which whoever means harm can compute as well. Of a row that begins on a 16-byte boundary (sampler.cuh, select_job.cuh). */
-BENCH_FN int bench_is_sampled(uint32_t row, uint32_t column, uint32_t columns, uint32_t density, uint32_t width, uint32_t room)
+/* Made to cost most by whoever knows the kernels, but not the seed that a call draws. */
+BENCH_FN float bench_worst(int input, uint64_t h, uint64_t alike, uint32_t column, uint32_t columns)
 {
-    uint32_t vectors = room / width, stride = density * width, x = row;
-    if (columns / stride >= vectors)
-        stride = (columns / vectors / width + 1) * width;
-    x = (x ^ x >> 16) * 0x7FEB352Du;
-    x = (x ^ x >> 15) * 0x846CA68Bu;
-    uint32_t phase = width * (uint32_t)((uint64_t)(x ^ x >> 16) * (stride / width) >> 32);
-    if (column < phase)
-        return 0;
-    uint32_t inside = (column - phase) % stride;
-    return inside < width && column - inside + width <= columns;
-}
-
-/* When a score is looked at in a row that is read again: pieces are then visited in steps of about 0.618 of their number, prime to it. */
-BENCH_FN uint32_t bench_turn(uint32_t column, uint32_t columns, uint32_t piece)
-{
-    long long pieces = (columns + piece - 1) / piece, step = pieces * 618 / 1000, turn = 0;
-    for (step = step < 1 ? 1 : step;; ++step) { /* Euclid; `turn` becomes the step's inverse */
-        long long a = pieces, b = step, next = 1;
-        turn = 0;
-        while (b) {
-            long long q = a / b, rest = a % b, before = turn - q * next;
-            a = b, b = rest;
-            turn = next, next = before;
-        }
-        if (a == 1)
-            break;
-    }
-    turn = (turn % pieces + pieces) % pieces;
-    return (uint32_t)(turn * (column / piece) % pieces) * piece + column % piece;
-}
-
-BENCH_FN float bench_worst(int input, uint32_t row, uint32_t column, uint32_t columns)
-{
-    int by_row = bench_is_sampled(row, column, columns, 128, 4, 8192), by_pipeline = bench_is_sampled(row, column, columns, 64, 16, 4096);
     if (input == BENCH_WORST_RISING)
-        return by_row || by_pipeline ? -1.0f : (float)column;
-    if (input == BENCH_WORST_TILES ? by_row : by_pipeline)
-        return 1e9f + 64.0f * (float)(columns - column);
-    return (float)bench_turn(column, columns, input == BENCH_WORST_TILES ? 512 : 6144);
+        return (float)column - (column % 1024u < 512u ? (float)columns : 0.0f);
+    if (input == BENCH_WORST_ALIKE)
+        return bench_u01(bench_low(alike));
+    return h % 100u == 0 ? 3e38f : bench_from_bits(0x3F900000u + column);
 }
 
 /* Column `column` of row `row`, of a row that is `columns` wide. */
@@ -207,8 +172,8 @@ BENCH_FN float bench_score(int input, uint64_t seed, uint32_t row, uint32_t colu
         return bench_from_bits((bits ? bits : 1u) | (bench_high(h) & 0x80000000u));
     case BENCH_NARROW: return bench_from_bits(0x3F800000u + (bench_low(h) & 0xFFFu));
     case BENCH_WORST_RISING:
-    case BENCH_WORST_TILES:
-    case BENCH_WORST_STAGES: return bench_worst(input, row, column, columns);
+    case BENCH_WORST_ALIKE:
+    case BENCH_WORST_HUGE: return bench_worst(input, h, bench_hash(seed ^ 0xA11CEull, row, column / 16), column, columns);
     default: return bench_normal(h);
     }
 }
@@ -234,7 +199,7 @@ BENCH_FN float bench_score_or_pad(int input, uint64_t seed, uint32_t row, uint32
 static inline const char *bench_input_name(int input)
 {
     static const char *const names[] = {"normal", "dsa",   "uniform", "sorted_asc", "sorted_desc", "equal", "twoval", "period128",
-                                        "heavy",  "neginf", "denorm",  "narrow",     "worst_rising", "worst_tiles", "worst_stages",
+                                        "heavy",  "neginf", "denorm",  "narrow",     "worst_rising", "worst_alike", "worst_huge",
                                         "capture"};
     return input >= 0 && input <= BENCH_CAPTURE ? names[input] : "unknown";
 }

@@ -17,8 +17,8 @@ bench() {
     "$driver" one --read-mib 1 --rounds 3 --warmup 1 --memory-gib 0.25 "$@" 2>"$work/stderr" || { cat "$work/stderr" >&2; return 1; }
 }
 
-for input in normal dsa uniform sorted_asc sorted_desc equal twoval period128 heavy neginf denorm narrow worst_rising worst_tiles \
-    worst_stages; do
+for input in normal dsa uniform sorted_asc sorted_desc equal twoval period128 heavy neginf denorm narrow worst_rising worst_alike \
+    worst_huge; do
     bench --input $input --rows 2 --columns 4500 --k 300 --lengths mixed --json "$work/$input.json" >"$work/table" || fail "$input"
     tail -n 1 "$work/table" | grep -q "^one  *$input  *mixed  *f32 .* yes  *topkit-auto$" ||
         fail "$input is not in the table as exact: $(tail -n 1 "$work/table")"

@@ -25,8 +25,9 @@ struct storage {
     float sum;
 };
 
-/* out[row] = the sum of score * value over the k best scores of the row. */
-__global__ void attend(const float *scores, const int *lengths, int columns, int k, const float *values, float *out) {
+/* out[row] = the sum of score * value over the k best scores of the row. salt: another one in every launch, so that nobody can make rows
+ * whose sample misleads; it changes the time they take, never the answer. */
+__global__ void attend(const float *scores, const int *lengths, int columns, int k, const float *values, unsigned salt, float *out) {
     __shared__ __align__(16) storage s; // the stage holds 16-byte vectors
     const topkit_group block = topkit_group_block();
     const topkit_row row = topkit_row_at(scores, columns, nullptr, lengths, columns, (int)blockIdx.x); // [1] claim
@@ -35,7 +36,7 @@ __global__ void attend(const float *scores, const int *lengths, int columns, int
     const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT); // lets everything in
     topkit_gate gate = open;
 
-    const topkit_sampling sampling = topkit_sample_plan(row, (row.length / SAMPLE + 1) * 4, 4, blockIdx.x); // [2] sample
+    const topkit_sampling sampling = topkit_sample_plan(row, (row.length / SAMPLE + 1) * 4, 4, blockIdx.x ^ salt); // [2] sample
     topkit_sample(block, sampling, s.stage);
     topkit_refiner_init(block, &s.refiner);
     if (block.thread == 0) s.sum = 0.0f;
@@ -45,10 +46,10 @@ __global__ void attend(const float *scores, const int *lengths, int columns, int
         gate = topkit_gate_at(topkit_propose_from_sample(block, s.stage, count, rank, 0, &s.refiner.digit).key, TOPKIT_INDEX_LIMIT);
     }
     int held = 0;
-    for (int visit = TOPKIT_ASCENDING; held < wanted; visit = TOPKIT_SHUFFLED, gate = open) { // [5] certify: again if it was too high
+    for (unsigned order = TOPKIT_ASCENDING; held < wanted; order = salt | 1, gate = open) { // [5] certify: again, shuffled, if too high
         if (block.thread == 0) topkit_collector_clear(collector);
         topkit_group_sync(block);
-        held = topkit_scan<TOPKIT_ANY>(block, row, wanted, gate, visit, collector, &s.refiner); // [4] collect
+        held = topkit_scan<TOPKIT_ANY>(block, row, wanted, gate, order, collector, &s.refiner); // [4] collect
     }
     float sum = 0.0f;
     auto add = [&](int, int index, unsigned bits) { sum += __uint_as_float(bits) * values[index]; };
@@ -60,12 +61,26 @@ __global__ void attend(const float *scores, const int *lengths, int columns, int
 }
 /* [end] */
 
-/* Every third row is shuffled, every third ascending, and every third shows its best scores to some sampling phases and to no others. */
-static int score_at(int r, int i, int columns) {
+enum { SALT = 12345 }; /* known, so that rows can be made that mislead their sample: a program of yours draws it */
+
+static unsigned hash(unsigned x) {
+    x = (x ^ x >> 16) * 0x7feb352du;
+    x = (x ^ x >> 15) * 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+/* Whether score i of row r is in its sample (topkit/sampler.cuh), where rows begin on 16-byte boundaries. */
+static int is_sampled(int r, int i, int length) {
+    const int places = length / SAMPLE + 1, stratum = i / (4 * places);
+    const unsigned drawn = hash(hash((unsigned)r ^ SALT) + (unsigned)stratum);
+    return i / 4 % places == (int)(drawn * (unsigned long long)places >> 32);
+}
+
+/* Every third row is shuffled, every third ascending, and every third shows its best scores to the sampler and no others. */
+static int score_at(int r, int i, int columns, int length) {
     const int shuffled = (int)((i * 4099LL + r * 17) % columns); /* a permutation: columns is not a multiple of the prime 4099 */
-    const int phases = columns / SAMPLE + 1;
     if (r % 3 == 1) return i;
-    if (r % 3 == 2) return i / 4 % phases == r / 3 % phases ? columns + shuffled : shuffled;
+    if (r % 3 == 2) return is_sampled(r, i, length) ? columns + shuffled : shuffled;
     return shuffled;
 }
 
@@ -109,7 +124,7 @@ int main(int argc, char **argv) {
     if (!scores || !values || !sums || !lengths || !sorted) return 1;
     for (int r = 0; r < rows; r++) {
         lengths[r] = length_of(r, columns, k);
-        for (int i = 0; i < columns; i++) scores[(size_t)r * (size_t)columns + (size_t)i] = (float)score_at(r, i, columns);
+        for (int i = 0; i < columns; i++) scores[(size_t)r * (size_t)columns + (size_t)i] = (float)score_at(r, i, columns, lengths[r]);
     }
     for (int i = 0; i < columns; i++) values[i] = (float)(i % 3 - 1);
 
@@ -128,7 +143,7 @@ int main(int argc, char **argv) {
     config.blockDim = dim3(THREADS);
     const float *in_scores = d_scores, *in_values = d_values;
     const int *in_lengths = d_lengths;
-    require(cudaLaunchKernelEx(&config, attend, in_scores, in_lengths, columns, k, in_values, d_sums), "launch");
+    require(cudaLaunchKernelEx(&config, attend, in_scores, in_lengths, columns, k, in_values, (unsigned)SALT, d_sums), "launch");
     require(cudaMemcpy(sums, d_sums, (size_t)rows * sizeof(float), cudaMemcpyDeviceToHost), "kernel");
 
     for (int r = 0; r < rows; r++) {

@@ -103,7 +103,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
                 }
                 topkit_group_sync(block);
                 gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
-                held = topkit_scan<TIES>(block, row, wanted, gate, TOPKIT_SHUFFLED, collector, &s->refiner);
+                held = topkit_scan<TIES>(block, row, wanted, gate, topkit_job_visit(job, r), collector, &s->refiner);
             }
         }
 

@@ -48,8 +48,8 @@
 
 typedef struct topkit_pipelined_row {
     topkit_row row;
-    int r;    /* -1: no more rows */
-    int step; /* 0, or of a repeated row the shuffle: chunk c of the stream is chunk (c * step) mod chunks of the row */
+    int r;          /* -1: no more rows */
+    unsigned visit; /* TOPKIT_ASCENDING, or of a repeated row the salt of the order in which its chunks are streamed */
 } topkit_pipelined_row;
 
 /* A row with its gate: what the proposer tells the refiner, and the refiner the scan. */
@@ -120,7 +120,7 @@ static __device__ topkit_pipelined_row topkit_pipelined_claim(const topkit_selec
             next.r = s->repeat[feed->settled++ % TOPKIT_PIPELINED_VERDICTS];
             if (next.r >= 0) {
                 next.row = topkit_job_row(job, next.r);
-                next.step = topkit_tile_step(topkit_pipelined_chunks(topkit_row_tiles(next.row)));
+                next.visit = topkit_job_visit(job, next.r);
                 return next;
             }
         }
@@ -176,7 +176,8 @@ static __device__ void topkit_pipelined_produce(const topkit_select_job &job, to
     topkit_pipelined_row next = topkit_pipelined_announce(job, s, &feed, true);
     while (next.r >= 0) {
         const topkit_tiles tiles = topkit_row_tiles(next.row);
-        const int chunks = topkit_job_copies(job, next.row) ? 0 : topkit_pipelined_chunks(tiles), step = next.step;
+        const int chunks = topkit_job_copies(job, next.row) ? 0 : topkit_pipelined_chunks(tiles);
+        const unsigned visit = next.visit;
         const float *body = tiles.scores + tiles.head;
         next.r = TOPKIT_PIPELINED_UNKNOWN;
         for (int c = 0; c < chunks || next.r == TOPKIT_PIPELINED_UNKNOWN; c++) {
@@ -184,7 +185,7 @@ static __device__ void topkit_pipelined_produce(const topkit_select_job &job, to
                 next = topkit_pipelined_announce(job, s, &feed, c >= chunks);
             if (c < chunks) {
                 const topkit_pipelined_place at = topkit_pipelined_at(sent++);
-                const int chunk = step == 0 ? c : (int)((long long)c * step % chunks);
+                const int chunk = topkit_visit(c, chunks, visit);
                 const long long left = (long long)tiles.vectors * 16 - (long long)chunk * TOPKIT_PIPELINED_STAGE_BYTES;
                 const unsigned bytes = (unsigned)(left < TOPKIT_PIPELINED_STAGE_BYTES ? left : TOPKIT_PIPELINED_STAGE_BYTES);
                 if (at.use > 0) topkit_signal_wait(&s->stage_empty[at.stage], at.use - 1);
@@ -227,7 +228,7 @@ static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select
         if (s->present[b].at.r == TOPKIT_PIPELINED_END) return;
         const topkit_tiles tiles = topkit_row_tiles(s->present[b].at.row);
         const topkit_collector c = topkit_pipelined_buffer(s, items, nullptr, b); /* the stage is the ring's own */
-        const int chunks = topkit_pipelined_chunks(tiles), step = s->present[b].at.step;
+        const int chunks = topkit_pipelined_chunks(tiles);
         const unsigned end = begin + (unsigned)chunks;
         topkit_gate gate = s->present[b].gate;
         unsigned chunk = begin + (TOPKIT_PIPELINED_TEAMS + team - begin % TOPKIT_PIPELINED_TEAMS) % TOPKIT_PIPELINED_TEAMS;
@@ -236,9 +237,8 @@ static __device__ __forceinline__ void topkit_pipelined_scan(const topkit_select
                 const topkit_pipelined_place at = topkit_pipelined_at(chunk);
                 if (!topkit_pipelined_wait(&s->stage_full[at.stage], at.use, c)) break;
                 const float *share = (const float *)(ring + at.stage * TOPKIT_PIPELINED_STAGE_BYTES) + reader * TOPKIT_PIPELINED_SHARE;
-                const int nth = (int)(chunk - begin);
-                const int first = (step == 0 ? nth : (int)((long long)nth * step % chunks)) * TOPKIT_PIPELINED_CHUNK +
-                                  (int)reader * TOPKIT_PIPELINED_SHARE;
+                const int visited = topkit_visit((int)(chunk - begin), chunks, s->present[b].at.visit);
+                const int first = visited * TOPKIT_PIPELINED_CHUNK + (int)reader * TOPKIT_PIPELINED_SHARE;
                 unsigned mask = 0;
 #pragma unroll
                 for (int t = 0; t < TOPKIT_PIPELINED_SHARE / TOPKIT_TILE; t++) {
@@ -287,8 +287,8 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
             continue;
         }
         topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
-        topkit_sampling sampling = {sample, 0, 0, 0};
-        if (at.r >= 0 && at.step == 0 && topkit_job_samples(job, at.row)) { /* a repeated row is collected whole */
+        topkit_sampling sampling = {sample, 0, 0, 0, 0};
+        if (at.r >= 0 && at.visit == TOPKIT_ASCENDING && topkit_job_samples(job, at.row)) { /* a repeated row is collected whole */
             sampling = topkit_job_sampling(job, width, at.row, at.r, TOPKIT_PIPELINED_SAMPLE);
             topkit_sample_async(proposer, sampling, sample);
             topkit_copy_async_wait();

@@ -66,16 +66,16 @@ static __device__ __forceinline__ topkit_split_part topkit_split_part_of(topkit_
     return own;
 }
 
-/* [4] The block's part s->own, with its own indices: from the gate on with the first tiles at hand, or (`again`) everything. */
+/* [4] The block's part s->own, with its own indices: from the gate on with the first tiles at hand, or, shuffled, everything. */
 template <int TIES>
 static __device__ __forceinline__ int topkit_split_collect(topkit_group block, const topkit_select_job &job, topkit_gate gate,
-                                                           bool again, topkit_collector c, topkit_split_storage *s) {
+                                                           unsigned visit, topkit_collector c, topkit_split_storage *s) {
     const topkit_row own = s->own.row;
     const int wanted = own.length < job.k ? own.length : job.k;
     int held = 0;
     if (own.length > 0) {
-        if (!again) held = topkit_scan_begun<TIES>(block, own, wanted, gate, job.depth, c, &s->refiner);
-        else held = topkit_scan<TIES>(block, own, wanted, gate, TOPKIT_SHUFFLED, c, &s->refiner);
+        if (visit == TOPKIT_ASCENDING) held = topkit_scan_begun<TIES>(block, own, wanted, gate, job.depth, c, &s->refiner);
+        else held = topkit_scan<TIES>(block, own, wanted, gate, visit, c, &s->refiner);
     }
     if (block.thread == 0) topkit_job_count(job, s->row, 0, held, 0, &s->collected);
     return held;
@@ -117,9 +117,10 @@ static __device__ __forceinline__ void topkit_split_meet(topkit_group block, con
                                                              &s->refiner.digit, &s->team);
     const bool again = boundary.region.inside == 0;
     if (again) {
+        const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
         if (block.thread == 0) topkit_collector_clear(c);
         topkit_group_sync(block);
-        held = topkit_split_collect<TIES>(block, job, topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT), true, c, s);
+        held = topkit_split_collect<TIES>(block, job, open, topkit_job_visit(job, r), c, s);
         boundary = topkit_team_search<TIES>(block, &team, c.items, held, wanted, TOPKIT_NO_THRESHOLD, 0xffffffffu, length,
                                             &s->refiner.digit, &s->team);
     }
@@ -183,7 +184,7 @@ static __global__ void __launch_bounds__(THREADS, 1) topkit_split_select_kernel(
         if (job.parts < TOPKIT_SPLIT_ROUGHLY) gate = topkit_propose_from_sample(block, sample, count, rank, 0, &s->refiner.digit);
         else gate = topkit_propose_roughly(block, sample, count, rank - 1, &s->refiner.digit);
     }
-    int held = topkit_split_collect<TIES>(block, job, topkit_gate_at(gate.key, TOPKIT_INDEX_LIMIT), false, c, s); /* [4] */
+    int held = topkit_split_collect<TIES>(block, job, topkit_gate_at(gate.key, TOPKIT_INDEX_LIMIT), TOPKIT_ASCENDING, c, s); /* [4] */
     if (!alone) {
         topkit_split_meet<TIES>(block, job, gate, r, part, c, held, (topkit_candidate *)stages, s);
         return;
@@ -191,9 +192,10 @@ static __global__ void __launch_bounds__(THREADS, 1) topkit_split_select_kernel(
     const int wanted = s->row.length < job.k ? s->row.length : job.k;
     const bool again = held < wanted; /* [5] */
     if (again) {
+        const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
         if (block.thread == 0) topkit_collector_clear(c);
         topkit_group_sync(block);
-        held = topkit_split_collect<TIES>(block, job, topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT), true, c, s);
+        held = topkit_split_collect<TIES>(block, job, open, topkit_job_visit(job, r), c, s);
     }
     topkit_job_deliver<TIES>(block, job, r, s->row, items, held, 0, &s->refiner); /* [6] [7] */
     if (block.thread == 0) topkit_job_count(job, s->row, 1, 0, again, &s->collected);

@@ -105,6 +105,7 @@ static topkit_fused_job make_job(const topkit_fused_params *p, const fused_plan 
     job.out.k = p->k;
     job.out.order = p->order;
     job.out.capacity = plan->capacity;
+    job.out.salt = topkit_host_seed(p->seed);
     job.out.indices = p->indices;
     job.out.index_stride = p->index_stride ? p->index_stride : p->k;
     job.out.values = p->values;

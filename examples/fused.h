@@ -52,6 +52,7 @@ typedef struct topkit_fused_params {
     int ties;                  /* TOPKIT_TIES_ANY or TOPKIT_TIES_LOWEST_INDEX */
     int order;                 /* TOPKIT_ORDER_NONE, TOPKIT_ORDER_INDEX or TOPKIT_ORDER_SCORE */
     int splits;                /* blocks that share a range; 0: by shape */
+    unsigned seed;             /* 0: drawn anew for every call; anything else: itself. As in select.h: never changes the answer */
     int *indices;              /* (tokens x index_stride) */
     long long index_stride;    /* >= k; 0: k */
     float *values;             /* optional (tokens x value_stride): the scores; -inf behind the prefix */

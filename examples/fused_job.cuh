@@ -102,7 +102,7 @@ TOPKIT_JOB_FN void topkit_fused_plan_sample(const topkit_fused_job &job, topkit_
     const long long wanted = ((long long)positions * TOPKIT_FUSED_MIN_RANK / (2 * job.out.k) + TOPKIT_FUSED_TILE) / TOPKIT_FUSED_TILE;
     run->samples = wanted < most / TOPKIT_FUSED_TILE ? (int)wanted : most / TOPKIT_FUSED_TILE;
     run->sample_stride = positions / (run->samples * TOPKIT_FUSED_TILE);
-    run->sample_first = run->low + (int)(topkit_hash((unsigned)run->first) % (unsigned)run->sample_stride);
+    run->sample_first = run->low + (int)(topkit_hash(topkit_job_seed(job.out, run->first)) % (unsigned)run->sample_stride);
 }
 
 /* The queries from `first` on, before `end`, that make one run, with its passes for split `split`. */
@@ -145,14 +145,31 @@ TOPKIT_JOB_FN void topkit_fused_next_run(const topkit_fused_job &job, int first,
     }
 }
 
+/* A step that is prime to `count`, so that every tile is visited, from the middle third of it, so that a run that rises along its positions
+ * is not read as it lies. Which one, the salt says. */
+TOPKIT_JOB_FN int topkit_fused_step(int count, unsigned salt) {
+    int step = count / 3 + (int)__umulhi(salt, (unsigned)count / 3 + 1);
+    if (step < 1) return 1;
+    for (;; step++) {
+        int a = count, b = step;
+        while (b) {
+            const int rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1) return step;
+    }
+}
+
 /* The same run once more, for those of its queries whose bits are set in `failed`. */
-TOPKIT_JOB_FN void topkit_fused_repeat_run(const topkit_fused_run *before, unsigned failed, topkit_fused_run *run) {
+TOPKIT_JOB_FN void topkit_fused_repeat_run(const topkit_fused_job &job, const topkit_fused_run *before, unsigned failed,
+                                           topkit_fused_run *run) {
     *run = *before;
     run->wanted = failed;
     run->samples = 0;
     run->tile = 0;
     run->tiles = topkit_fused_tiles(*run);
-    run->step = topkit_tile_step(run->tiles);
+    run->step = topkit_fused_step(run->tiles, topkit_job_visit(job.out, run->first));
     run->whole = true;
     for (int q = 0; q < run->count; q++) {
         if (!(failed >> q & 1)) run->length[q] = 0;

@@ -110,7 +110,7 @@ static __device__ __forceinline__ void topkit_fused_claim(const topkit_fused_job
     if (r >= 3) {
         const unsigned before = (r - 3) % TOPKIT_FUSED_SLOTS, failed = s->failed[before];
         if (failed) {
-            topkit_fused_repeat_run(&s->runs[before], failed, run);
+            topkit_fused_repeat_run(job, &s->runs[before], failed, run);
             feed->idle = 0;
             return;
         }

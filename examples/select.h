@@ -67,6 +67,9 @@ typedef struct topkit_select_params {
     int route;                 /* TOPKIT_ROUTE_AUTO: by shape; a kernel of examples/ otherwise */
     int early_start;           /* 1: programmatic dependent launch. The kernel may be brought up while the one ahead of it on the stream
                                   ends, and waits for that end before it reads anything. Before 9.0 it makes no difference */
+    unsigned seed;             /* 0: drawn anew for every call by the host; anything else: itself. It chooses where rows are sampled and in
+                                  which order repeated rows are read: it changes the time of rows that were made to cost most, never the
+                                  answer. Under graph replay a call keeps its seed */
     int *indices;              /* (rows x index_stride) */
     long long index_stride;    /* elements from one row's result to the next, >= k; 0: k */
     void *values;              /* optional (rows x value_stride) of score_type: the input's own bits; -inf behind the prefix */

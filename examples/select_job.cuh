@@ -20,6 +20,7 @@ typedef struct topkit_select_job {
     int rows, max_length, k, order;
     int capacity;       /* candidates that a buffer holds */
     int density, width; /* sampler: scores for one sample, where there is room for so many; samples in one vector */
+    unsigned salt;      /* what nobody knows who makes rows: where they are sampled, and the order in which a repeated one is read */
     int *indices;
     long long index_stride;
     float *values; /* or null */
@@ -45,12 +46,16 @@ TOPKIT_JOB_FN bool topkit_job_samples(const topkit_select_job &job, topkit_row_o
     return row.length > job.k && row.length > job.capacity;
 }
 
+/* Row r's own number, the same in all blocks, for the sampler; and the order in which it is read once more, never TOPKIT_ASCENDING. */
+TOPKIT_JOB_FN unsigned topkit_job_seed(const topkit_select_job &job, int r) { return (unsigned)r ^ job.salt; }
+TOPKIT_JOB_FN unsigned topkit_job_visit(const topkit_select_job &job, int r) { return topkit_hash(~topkit_job_seed(job, r)) | 1; }
+
 /* One score in `density`, or as many as `room` samples allow, in vectors of `width`. */
 TOPKIT_JOB_FN topkit_sampling topkit_job_sampling(const topkit_select_job &job, int width, topkit_row row, int r, int room) {
     const int shift = 31 - __clz(width), vectors = room >> shift;
     int stride = job.density << shift;
     if (row.length >= (long long)vectors * stride) stride = (int)(((unsigned)row.length / (unsigned)vectors >> shift) + 1) << shift;
-    return topkit_sample_plan(row, stride, width, (unsigned)r);
+    return topkit_sample_plan(row, stride, width, topkit_job_seed(job, r));
 }
 TOPKIT_JOB_FN topkit_sampling topkit_job_sampling(const topkit_select_job &job, topkit_row row, int r, int room) {
     return topkit_job_sampling(job, job.width, row, r, room);

@@ -153,6 +153,7 @@ struct trial {
     exact<int> lengths, starts;
     long long index_stride = 0, value_stride = 0; /* 0: k, as in select.h */
     bool wants_values = true;
+    unsigned seed = 1;                            /* of every launch; 0: each draws its own, and statistics are not the same twice */
     int runs = 0;                                 /* launches checked so far */
 
     explicit trial(const matrix &input) : m(input), scores(m.scores, (size_t)m.displaced), lengths(m.lengths), starts(m.starts) {}
@@ -178,6 +179,7 @@ struct trial {
         p.ties = how.ties;
         p.order = how.order;
         p.route = how.route;
+        p.seed = seed;
         p.index_stride = index_stride;
         p.value_stride = value_stride;
         return p;

@@ -3,6 +3,7 @@
  */
 #include "fused_case.h"
 #include "fused_product.cuh"
+#include "sampled.h"
 
 /* ---- the product alone ---- */
 
@@ -266,7 +267,7 @@ TEST_CASE("fused: rising and falling scores, all equal, k up to the limit") {
 /* Where the sample of a run that begins with query 0 looks, as fused_job.cuh says: every stride-th position from a hashed phase on. */
 static bool is_sampled(int n, int k, int position) {
     const int wanted = (int)(((long long)n * 32 / (2 * k) + 64) / 64), samples = (wanted < 64 ? wanted : 64) * 64, stride = n / samples;
-    const int from = (int)(0u % (unsigned)stride); /* a hash of 0 is 0 */
+    const int from = (int)(sampled_hash(fused_case::SEED) % (unsigned)stride);
     return position >= from && (position - from) % stride == 0 && (position - from) / stride < samples;
 }
 

@@ -105,37 +105,26 @@ TEST_CASE("the other inputs are what they are called") {
     CHECK(share(BENCH_PERIOD128, [](float x) { return x < -4.0f + 1e-6f; }) == 1.0 / 128);
 }
 
-TEST_CASE("the worst inputs: where a sample looks, and otherwise every score once, in the order of the visits") {
+TEST_CASE("the worst inputs: rising above a half of each stratum, alike by sixteen, huge ones above a narrow band") {
     for (uint32_t n : {40000u, 131072u, 1u << 20}) {
-        const uint32_t strides[] = {0, n == 1u << 20 ? 516u : 512u, n == 1u << 20 ? 4112u : 1024u}, widths[] = {0, 4, 16};
-        for (int input : {BENCH_WORST_RISING, BENCH_WORST_TILES, BENCH_WORST_STAGES}) {
-            const int which = input - BENCH_WORST_RISING;
-            std::vector<float> s = row_of(input, 7, n), rest;
-            uint32_t sampled = 0;
-            for (float x : s) {
-                if (which ? x >= 1e9f : x < 0.0f) sampled++;
-                else rest.push_back(x);
-            }
-            if (which) CHECK(sampled / widths[which] + 1 >= n / strides[which]);
-            if (which) CHECK(sampled / widths[which] <= n / strides[which] + 1);
-            if (!which) CHECK(std::is_sorted(rest.begin(), rest.end()));
-            std::sort(rest.begin(), rest.end());
-            CHECK(std::adjacent_find(rest.begin(), rest.end()) == rest.end());
-            if (which != 1) continue;
-            /* the piece that is visited n-th is n * step further on: its scores are the n-th 512 */
-            const uint32_t pieces = (n + 511) / 512;
-            uint32_t step = pieces * 618ull / 1000;
-            auto prime = [&] {
-                uint32_t a = pieces, b = step;
-                while (b) std::swap(a %= b, b);
-                return a == 1;
-            };
-            while (!prime()) step++;
-            for (uint32_t turn : {0u, 1u, 5u, pieces - 1}) {
-                const uint32_t first = (uint32_t)((uint64_t)turn * step % pieces) * 512;
-                for (uint32_t c = first; c < first + 60 && c < n; c++) CHECK((s[c] >= 1e9f || s[c] == (float)(turn * 512 + c - first)));
-            }
+        const std::vector<float> rising = row_of(BENCH_WORST_RISING, 7, n), alike = row_of(BENCH_WORST_ALIKE, 7, n);
+        std::vector<float> low, high, band;
+        for (uint32_t i = 0; i < n; i++) {
+            (i / 512 % 2 ? high : low).push_back(rising[i]);
+            CHECK(alike[i] == alike[i / 16 * 16]);
         }
+        CHECK(std::is_sorted(low.begin(), low.end()));
+        CHECK(std::is_sorted(high.begin(), high.end()));
+        CHECK(low.back() < high.front());
+        uint32_t groups = 0;
+        for (uint32_t i = 16; i < n; i += 16) groups += alike[i] != alike[i - 1];
+        CHECK(groups > n / 16 - 20);
+        for (float x : row_of(BENCH_WORST_HUGE, 7, n)) {
+            if (x < 1e38f) band.push_back(x);
+        }
+        CHECK((double)band.size() / n == Approx(0.99).epsilon(0.003));
+        CHECK(std::is_sorted(band.begin(), band.end()));
+        CHECK(bits_of(band.back()) - bits_of(band.front()) < n);
     }
 }
 

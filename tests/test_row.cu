@@ -121,27 +121,77 @@ TEST_CASE("row: every score in one tile, none from outside, on any alignment") {
     }
 }
 
-static __global__ void row_steps(const int *counts, int *steps, int count) {
-    for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < count; i += (int)(gridDim.x * blockDim.x))
-        steps[i] = topkit_tile_step(counts[i]);
+static __global__ void row_visits(const int *counts, const int *begins, const unsigned *salts, int *visits) {
+    const int count = counts[blockIdx.x];
+    for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x)
+        visits[begins[blockIdx.x] + i] = topkit_visit(i, count, salts[blockIdx.x]);
 }
 
-TEST_CASE("row: the shuffled order visits every tile and jumps about the golden section") {
+/* The orders of so many tiles under those salts, one behind the other. */
+static std::vector<int> visits_of(const std::vector<int> &counts, const std::vector<unsigned> &salts) {
+    std::vector<int> begins(1, 0);
+    for (int count : counts) begins.push_back(begins.back() + count);
+    device_buffer<int> in(counts), at(begins), out((size_t)begins.back());
+    device_buffer<unsigned> drawn(salts);
+    test_launch((unsigned)counts.size(), 64, 0, row_visits, in.data, at.data, drawn.data, out.data);
+    return out.read();
+}
+
+TEST_CASE("row: every order visits every tile once") {
     std::vector<int> counts;
-    for (int count = 1; count <= 2000; count++) counts.push_back(count);
-    for (int count : {32768, 65537, 1000000, 4194304}) counts.push_back(count);
-    device_buffer<int> in(counts), out(counts.size());
-    test_launch(8, 256, 0, row_steps, in.data, out.data, counts.size());
-    const std::vector<int> steps = out.read();
-    for (size_t i = 0; i < counts.size(); i++) {
-        int a = counts[i], b = steps[i];
-        REQUIRE((b >= 1 && b <= a));
-        if (a > 200) REQUIRE((b > a * 0.61 && b < a * 0.66));
-        while (b) {
-            const int rest = a % b;
-            a = b;
-            b = rest;
+    for (int count = 1; count <= 5000; count++) counts.push_back(count);
+    for (int count : {32768, 65537, 1000000}) counts.push_back(count);
+    for (unsigned salt : {TOPKIT_ASCENDING, 1u, 2u, 0xdeadbeefu, 0xffffffffu}) {
+        const std::vector<int> visits = visits_of(counts, std::vector<unsigned>(counts.size(), salt));
+        size_t begin = 0;
+        for (int count : counts) {
+            std::vector<bool> seen((size_t)count, false);
+            int wrong = 0;
+            for (int i = 0; i < count; i++) {
+                const int tile = visits[begin + (size_t)i];
+                const bool inside = tile >= 0 && tile < count;
+                wrong += !inside || seen[(size_t)tile] || (salt == TOPKIT_ASCENDING && tile != i);
+                if (inside) seen[(size_t)tile] = true;
+            }
+            INFO("count " << count << ", salt " << salt);
+            REQUIRE(wrong == 0);
+            begin += (size_t)count;
         }
-        REQUIRE(a == 1); /* prime to each other: n * step mod count takes every value */
+    }
+}
+
+/* What makes a shuffled row cheap: its beginnings are spread over the row, and few tiles are the best so far, whatever order was laid. */
+TEST_CASE("row: orders of different salts have nothing in common but that they are spread") {
+    for (int count : {5, 22, 64, 257, 1000}) {
+        INFO("count " << count);
+        const int salts = 400, eighth = (count + 7) / 8;
+        std::vector<unsigned> drawn;
+        for (int salt = 1; salt <= salts; salt++) drawn.push_back((unsigned)salt);
+        const std::vector<int> visits = visits_of(std::vector<int>((size_t)salts, count), drawn);
+        std::vector<int> quarters(4, 0), first((size_t)count, 0), last((size_t)count, 0);
+        double highest = 0, lowest = 0, expected = 0;
+        for (int i = 1; i <= count; i++) expected += 1.0 / i; /* of a shuffle that is fair */
+        for (int n = 0; n < salts; n++) {
+            const int *order = visits.data() + (size_t)(n * count);
+            int high = -1, low = count;
+            for (int i = 0; i < count; i++) {
+                const int tile = order[i];
+                highest += tile > high;
+                lowest += tile < low;
+                high = std::max(high, tile);
+                low = std::min(low, tile);
+                if (i < eighth) quarters[(size_t)(tile * 4 / count)]++;
+            }
+            first[(size_t)order[0]]++;
+            last[(size_t)order[count - 1]]++;
+        }
+        REQUIRE(highest / salts < expected * 1.1);
+        REQUIRE(lowest / salts < expected * 1.1);
+        for (int q = 0; q < 4 && count >= 22; q++) {
+            const double share = quarters[(size_t)q] / (double)(salts * eighth);
+            REQUIRE((share > 0.19 && share < 0.32));
+        }
+        const double mean = (double)salts / count, most = mean + 6 * std::sqrt(mean) + 2;
+        for (int tile = 0; tile < count; tile++) REQUIRE((first[(size_t)tile] < most && last[(size_t)tile] < most));
     }
 }

@@ -1,4 +1,5 @@
 /* test_sampler.cu: what a sample holds, how large it is, and that it stays inside the row. */
+#include "sampled.h"
 #include "testing.h"
 #include "topkit/sampler.cuh"
 
@@ -23,22 +24,12 @@ static __global__ void sampler_take(test_shape shape, unsigned *others, const fl
     for (int i = (int)g.thread; i < room; i += (int)g.size) async[i] = sample[room - 1 - i];
 }
 
-static unsigned mixed(unsigned x) {
-    x ^= x >> 16;
-    x *= 0x7feb352du;
-    x ^= x >> 15;
-    x *= 0x846ca68bu;
-    return x ^ (x >> 16);
-}
-
 /* Which scores the documented formula samples. */
 static std::vector<int> sampled(int length, int shift, int stride, int width, unsigned seed) {
     const int head = width == 1 ? 0 : std::min((4 - shift) % 4, length);
-    const int phase = width * (int)((unsigned long long)mixed(seed) * (unsigned)(stride / width) >> 32);
-    const int available = length - head, vectors = available < phase + width ? 0 : (available - phase - width) / stride + 1;
     std::vector<int> indices;
-    for (int j = 0; j < vectors; j++)
-        for (int q = 0; q < width; q++) indices.push_back(head + phase + j * stride + q);
+    for (int place : sampled_places(length - head, stride, width, seed))
+        for (int q = 0; q < width; q++) indices.push_back(head + place + q);
     return indices;
 }
 
@@ -85,38 +76,59 @@ TEST_CASE("sampler: the last vector ends at the last byte of the row") {
 }
 
 TEST_CASE("sampler: worked numbers") {
-    unsigned seed = 0;
-    while (mixed(seed) >> 30 != 2) seed++;
-    REQUIRE(sampled(10, 0, 4, 1, seed) == std::vector<int>{2, 6});
-    REQUIRE(sampled(10, 0, 4, 4, seed) == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
-    everywhere([&](test_shape shape) {
-        check_sample(shape, 10, 0, 4, 1, seed);
-        check_sample(shape, 10, 0, 4, 4, seed);
-    });
+    bool longer = false, shorter = false;
+    for (unsigned seed = 0; seed < 20; seed++) {
+        const std::vector<int> ones = sampled(10, 0, 4, 1, seed);
+        REQUIRE((ones[0] / 4 == 0 && ones[1] / 4 == 1));
+        longer |= ones.size() == 3 && ones[2] / 4 == 2;
+        shorter |= ones.size() == 2;
+        REQUIRE(sampled(10, 0, 4, 4, seed) == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+        everywhere([&](test_shape shape) {
+            check_sample(shape, 10, 0, 4, 1, seed);
+            check_sample(shape, 10, 0, 4, 4, seed);
+        });
+    }
+    REQUIRE((longer && shorter));
 }
 
-static __global__ void sampler_phases(const float *scores, int stride, int width, int seeds, int *phases) {
-    const topkit_row row = {scores, 100000};
-    for (int seed = (int)threadIdx.x; seed < seeds; seed += (int)blockDim.x)
-        phases[seed] = (int)(topkit_sample_plan(row, stride, width, (unsigned)seed).first - scores);
+/* Vectors 0 .. count-1 of each seed's sample, as places in their strata. */
+static __global__ void sampler_phases(const float *scores, int stride, int width, int seeds, int count, int *phases) {
+    const topkit_row row = {scores, count * stride};
+    for (int i = (int)threadIdx.x; i < seeds * count; i += (int)blockDim.x) {
+        topkit_sampling s = topkit_sample_plan(row, stride, width, (unsigned)(i / count));
+        phases[i] = (int)(topkit__sample_at(s, i % count) - scores) - i % count * stride;
+    }
 }
 
-TEST_CASE("sampler: neighbouring seeds begin at unrelated scores, every phase about as often") {
-    const int stride = 128, seeds = 4096;
+TEST_CASE("sampler: strata and neighbouring seeds have unrelated places, each about as often") {
+    const int stride = 128, seeds = 256, count = 16;
     device_buffer<float> scores(4);
-    device_buffer<int> phases(seeds);
+    device_buffer<int> phases(seeds * count);
     for (int width : {1, 4, 8, 16}) {
-        test_launch(1, 128, 0, sampler_phases, scores.data, stride, width, seeds, phases.data);
+        test_launch(1, 128, 0, sampler_phases, scores.data, stride, width, seeds, count, phases.data);
         const std::vector<int> got = phases.read();
         std::vector<int> often(stride, 0);
-        int near = 0; /* a run of seeds that gave a run of phases would sample one diagonal of a matrix */
-        for (int seed = 0; seed < seeds; seed++) {
-            REQUIRE((got[seed] >= 0 && got[seed] < stride && got[seed] % width == 0));
-            often[got[seed]]++;
-            if (seed > 0) near += std::abs(got[seed] - got[seed - 1]) <= width;
+        int near = 0, below = 0; /* places that follow each other would sample a diagonal of the row, or of the matrix */
+        for (int i = 0; i < seeds * count; i++) {
+            REQUIRE((got[i] >= 0 && got[i] < stride && got[i] % width == 0));
+            often[got[i]]++;
+            if (i % count > 0) near += std::abs(got[i] - got[i - 1]) <= width;
+            if (i >= count) below += std::abs(got[i] - got[i - count]) <= width;
         }
-        const int mean = seeds * width / stride;
+        const int mean = seeds * count * width / stride;
         for (int phase = 0; phase < stride; phase += width) REQUIRE((often[phase] > mean / 4 && often[phase] < mean * 2 + 8));
-        REQUIRE(near < seeds * width / stride * 6);
+        REQUIRE((near < mean * 6 && below < mean * 6));
     }
+}
+
+/* How often a row's sample is misled by a row whose strata are half good and half bad: as rarely as fair coins say. */
+TEST_CASE("sampler: no class of places decides over a whole sample") {
+    const int stride = 128, width = 4, strata = 64;
+    int worst = 0;
+    for (unsigned seed = 0; seed < 1000; seed++) {
+        int good = 0;
+        for (int place : sampled_places(strata * stride, stride, width, seed)) good += place % stride < stride / 2;
+        worst = std::max(worst, std::abs(good - strata / 2));
+    }
+    REQUIRE(worst <= 18); /* of a standard deviation of 4 */
 }

@@ -136,6 +136,31 @@ TEST_CASE("threshold: samples that lie close together or far apart") {
     });
 }
 
+/* Few scores far above, and a band that a bin of the whole range would hold all of: the bin's own digits tell it apart. */
+TEST_CASE("threshold: a few huge samples do not hide the others' order") {
+    everywhere([](test_shape shape) {
+        for (int huge : {1, 7, 20}) {
+            for (int rank : {24, 61, 200}) {
+                for (int kind = 0; kind < 4; kind++) {
+                    INFO("huge " << huge << ", kind " << kind);
+                    const score_bits sample = row_of(1900, [&](int i) {
+                        const uint32_t at = permuted(1900, i), above = at - (1900 - (uint32_t)huge);
+                        if ((int)at >= 1900 - huge) return kind == 1 ? INFINITY : float_of(0x7f000000u + above);
+                        if (kind == 2 && (int)at >= 1900 - 2 * huge) return float_of(0x40000000u + at); /* a middle between both */
+                        return kind == 3 && at % 2 ? 1.0f : float_of(0x3f900000u + (at >> (kind == 1 ? 1 : 0)));
+                    });
+                    REQUIRE(check_proposal(shape, sample, rank, 0).expected <= rank + rank / 4 + 8);
+                    check_proposal(shape, sample, rank, rank + 100);
+                }
+            }
+        }
+        score_bits two(1000, bits_of(0.0f)); /* of equal samples there is nothing to tell apart */
+        for (int i = 0; i < 1000; i += 100) two[(size_t)i] = bits_of(1.0f);
+        const topkit_proposal p = check_proposal(shape, two, 30, 0);
+        REQUIRE((p.key == expected_key(bits_of(0.0f)) && p.expected == 1000));
+    });
+}
+
 TEST_CASE("threshold: worked numbers") {
     everywhere([](test_shape shape) {
         const score_bits sample = row_of(8, [](int i) { return std::vector<float>{5, 1, 9, 3, 7, 2, 8, 6}[i]; });

@@ -117,7 +117,8 @@ TEST_CASE("usage: refiner and sink") {
 
 /* [cut collector] */
 /* indices[0 .. min(k, length)) = the exact Top-K of one row, of any length, without a threshold to begin with: the buffer fills, is cut
- * back to its k best and goes on with a higher gate. Capacity 1024 serves k up to 512. One block of 4 warps. */
+ * back to its k best and goes on with a higher gate. Capacity 1024 serves k up to 512. One block of 4 warps. Tiles are
+ * visited in an order drawn from the salt: any number but 0, and another one in every launch. */
 struct scan_storage {
     float stage[4 * TOPKIT_TILE]; // (4 warps)
     topkit_candidate items[1024];
@@ -125,7 +126,7 @@ struct scan_storage {
     topkit_collector_state state;
 };
 
-static __global__ void select_by_compaction(const float *scores, int length, int k, int *indices) {
+static __global__ void select_by_compaction(const float *scores, int length, int k, unsigned salt, int *indices) {
     __shared__ __align__(16) scan_storage s;
     const topkit_group block = topkit_group_block();
     const topkit_row row = {scores, length};
@@ -137,7 +138,7 @@ static __global__ void select_by_compaction(const float *scores, int length, int
     topkit_refiner_init(block, &s.refiner);
     if (block.thread == 0) topkit_collector_clear(collector);
     topkit_group_sync(block);
-    const int held = topkit_scan<TOPKIT_ANY>(block, row, wanted, open, TOPKIT_SHUFFLED, collector, &s.refiner);
+    const int held = topkit_scan<TOPKIT_ANY>(block, row, wanted, open, salt, collector, &s.refiner);
     topkit_refine<TOPKIT_ANY>(block, s.items, held, wanted, sink, &s.refiner);
 }
 /* [end] */
@@ -148,9 +149,9 @@ TEST_CASE("usage: collector") {
     device_buffer<uint32_t> in(scores, 1);
     under_all_schedules([&] {
         device_buffer<int> indices(k);
-        test_launch(1, 128, 0, select_by_compaction, (const float *)in.data, n, k, indices.data);
+        test_launch(1, 128, 0, select_by_compaction, (const float *)in.data, n, k, 5u, indices.data);
         check_exact(scores, k, indices.read(), TOPKIT_ANY);
-        test_launch(1, 128, 0, select_by_compaction, (const float *)in.data, 77, k, indices.data);
+        test_launch(1, 128, 0, select_by_compaction, (const float *)in.data, 77, k, 6u, indices.data);
         check_exact(few, 77, indices.read(), TOPKIT_ANY);
     });
 }
@@ -163,7 +164,7 @@ struct cluster_scan_storage {
     topkit_cluster_storage cluster;
 };
 
-static __global__ void select_by_cluster(const float *scores, int length, int k, int *indices) {
+static __global__ void select_by_cluster(const float *scores, int length, int k, unsigned salt, int *indices) {
     TOPKIT_SHARED(memory); // at the same place in every block
     cluster_scan_storage *s = (cluster_scan_storage *)memory;
     const topkit_group block = topkit_group_block();
@@ -177,7 +178,7 @@ static __global__ void select_by_cluster(const float *scores, int length, int k,
     if (block.thread == 0) topkit_collector_clear(c);
     topkit_group_sync(block);
     if (own.length > 0)
-        held = topkit_scan<TOPKIT_ANY>(block, own, own.length < k ? own.length : k, open, TOPKIT_SHUFFLED, c, &s->scan.refiner);
+        held = topkit_scan<TOPKIT_ANY>(block, own, own.length < k ? own.length : k, open, salt, c, &s->scan.refiner);
     for (int i = (int)block.thread; i < held; i += (int)block.size) c.items[i].index += begin;
     held = topkit_cluster_merge<TOPKIT_ANY>(block, c, held, k, &s->cluster, &s->scan.refiner, &total);
     const topkit_sink_indices sink = {indices, 0};
@@ -193,7 +194,7 @@ TEST_CASE("usage: cluster") {
     under_all_schedules([&] {
         device_buffer<int> indices(k);
         test_launch_clusters(blocks, (unsigned)blocks, 128, sizeof(cluster_scan_storage), select_by_cluster, (const float *)in.data, n, k,
-                             indices.data);
+                             8u, indices.data);
         check_exact(scores, k, indices.read(), TOPKIT_ANY);
     });
 }
@@ -245,7 +246,7 @@ struct half_scan_storage {
     topkit_collector_state state;
 };
 
-static __global__ void select_bf16(const topkit_bf16 *scores, int length, int k, int *indices, topkit_bf16 *values) {
+static __global__ void select_bf16(const topkit_bf16 *scores, int length, int k, unsigned salt, int *indices, topkit_bf16 *values) {
     __shared__ __align__(16) half_scan_storage s;
     const topkit_group block = topkit_group_block();
     const topkit_row_of<topkit_bf16> row = {scores, length};
@@ -257,7 +258,7 @@ static __global__ void select_bf16(const topkit_bf16 *scores, int length, int k,
     topkit_refiner_init(block, &s.refiner);
     if (block.thread == 0) topkit_collector_clear(collector);
     topkit_group_sync(block);
-    const int held = topkit_scan<TOPKIT_ANY>(block, row, wanted, open, TOPKIT_SHUFFLED, collector, &s.refiner);
+    const int held = topkit_scan<TOPKIT_ANY>(block, row, wanted, open, salt, collector, &s.refiner);
     topkit_refine<TOPKIT_ANY>(block, s.items, held, wanted, sink, &s.refiner);
 }
 /* [end] */
@@ -274,7 +275,7 @@ TEST_CASE("usage: half") {
     under_all_schedules([&] {
         device_buffer<int> indices(k);
         device_buffer<unsigned short> values(k);
-        test_launch(1, 128, 0, select_bf16, (const topkit_bf16 *)in.data, n, k, indices.data, (topkit_bf16 *)values.data);
+        test_launch(1, 128, 0, select_bf16, (const topkit_bf16 *)in.data, n, k, 7u, indices.data, (topkit_bf16 *)values.data);
         score_bits got;
         for (unsigned short value : values.read()) got.push_back((uint32_t)value << 16);
         check_exact(wide, k, indices.read(), TOPKIT_ANY, &got);

@@ -180,25 +180,6 @@ TOPKIT_FN int topkit_collector_trim(topkit_group g, topkit_collector c, int held
     return k;
 }
 
-enum { TOPKIT_ASCENDING = 0, TOPKIT_SHUFFLED = 1 };
-
-/* A warp's visits: tile n, then n + stride (mod count), .. so many. */
-typedef struct topkit__visits {
-    int n, stride, left;
-} topkit__visits;
-
-/* The warp-th, (warp + warps)-th, .. tile of the order. */
-TOPKIT_FN topkit__visits topkit__visits_of(topkit_group g, int count, int visit) {
-    const int warps = (int)topkit_warps(g), warp = (int)topkit_warp_rank(g);
-    topkit__visits v = {warp, warps, (count - warp + warps - 1) / warps};
-    if (visit == TOPKIT_SHUFFLED && v.left > 0) {
-        const int step = topkit_tile_step(count);
-        v.stride = (int)((long long)warps * step % count);
-        v.n = (int)((long long)warp * step % count);
-    }
-    return v;
-}
-
 /* How many are held, before anybody may add or clear again. */
 TOPKIT_FN int topkit__scan_end(topkit_group g, topkit_collector c) {
     const int held = topkit_collector_held(c);
@@ -208,20 +189,19 @@ TOPKIT_FN int topkit__scan_end(topkit_group g, topkit_collector c) {
 
 /* Scans a row with a group: loads its tiles, appends what the gate admits, compacts as often as needed. k = min(k, length), at least 1:
  * an empty row has nothing to scan. The buffer must be clear and synced. Returns how many candidates are held: fewer than k only where the
- * gate was too high for the row. SHUFFLED visits the tiles in an order under which no monotone row compacts more than a few times. */
+ * gate was too high for the row. The tiles come in the order of topkit_visit: with TOPKIT_ASCENDING as they lie, with another salt shuffled, and
+ * then no row, however it was made, compacts more than a few times, but by bad luck. */
 template <int TIES>
-TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gate, int visit, topkit_collector c,
+TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gate, unsigned salt, topkit_collector c,
                           topkit_refiner_storage *r) {
     const topkit_tiles tiles = topkit_row_tiles(row);
-    topkit__visits v = topkit__visits_of(g, tiles.count, visit);
+    int n = (int)topkit_warp_rank(g);
     TOPKIT_ASSERT(k >= 1 && c.capacity >= k + TOPKIT_TILE);
     for (;;) {
-        for (; v.left > 0; v.left--) {
+        for (; n < tiles.count; n += (int)topkit_warps(g)) {
             topkit_tile tile;
-            topkit_tile_load(tiles, v.n, topkit_lane(g), &tile);
+            topkit_tile_load(tiles, topkit_visit(n, tiles.count, salt), topkit_lane(g), &tile);
             if (!topkit_collect_tile<TIES>(g, c, gate, &tile)) break;
-            v.n += v.stride;
-            if (v.n >= tiles.count) v.n -= tiles.count; /* the order's end; an ascending warp's last step is not used */
         }
         topkit_group_sync(g);
         if (!topkit_collector_overflowed(c)) break;

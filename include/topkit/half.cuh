@@ -186,19 +186,17 @@ TOPKIT_FN bool topkit_half_collect(topkit_group g, topkit_collector c, topkit_ha
 
 /* topkit_scan for a row of 16-bit scores: the contract of collector.cuh's, with tiles of TOPKIT_HALF_TILE. */
 template <int TIES, typename SCORE>
-TOPKIT_FN int topkit_scan(topkit_group g, topkit_row_of<SCORE> row, int k, topkit_gate gate, int visit, topkit_collector c,
+TOPKIT_FN int topkit_scan(topkit_group g, topkit_row_of<SCORE> row, int k, topkit_gate gate, unsigned salt, topkit_collector c,
                           topkit_refiner_storage *r) {
     const topkit_half_tiles<SCORE> tiles = topkit_half_row_tiles(row);
-    topkit__visits v = topkit__visits_of(g, tiles.count, visit);
+    int n = (int)topkit_warp_rank(g);
     TOPKIT_ASSERT(k >= 1 && c.capacity >= k + TOPKIT_HALF_TILE);
     for (;;) {
         const topkit_half_gate half = topkit_half_gate_of<SCORE>(gate);
-        for (; v.left > 0; v.left--) {
+        for (; n < tiles.count; n += (int)topkit_warps(g)) {
             topkit_tile tile;
-            topkit_half_tile_load(tiles, v.n, topkit_lane(g), &tile);
+            topkit_half_tile_load(tiles, topkit_visit(n, tiles.count, salt), topkit_lane(g), &tile);
             if (!topkit_half_collect<TIES, SCORE>(g, c, half, &tile)) break;
-            v.n += v.stride;
-            if (v.n >= tiles.count) v.n -= tiles.count;
         }
         topkit_group_sync(g);
         if (!topkit_collector_overflowed(c)) break;

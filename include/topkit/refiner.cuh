@@ -180,7 +180,8 @@ TOPKIT_FN void topkit__boundary_put(topkit_refiner_storage *s, unsigned slot, to
 
 /* The region's members to the list, by all of a group. Not yet synced. */
 template <bool BY_INDEX>
-TOPKIT_FN void topkit__boundary_list(topkit_group g, const topkit_candidate *items, int count, topkit__region r, topkit_refiner_storage *s) {
+TOPKIT_FN void topkit__boundary_list(topkit_group g, const topkit_candidate *items, int count, topkit__region r,
+                                     topkit_refiner_storage *s) {
     const topkit_candidate none = {0, 0};
     for (int base = 0; base < count; base += (int)g.size) {
         const int i = base + (int)g.thread;
@@ -244,7 +245,7 @@ TOPKIT_FN void topkit_refine_emit(topkit_group g, const topkit_candidate *items,
         if (selected) topkit_sink_put(sink, (int)slot, c.index, c.bits);
     }
     topkit_group_sync(g);
-    if (g.thread == 0) s->counts[TOPKIT__EMITTED] = s->taken = 0; /* the next call's first barrier publishes it before anything is reserved */
+    if (g.thread == 0) s->counts[TOPKIT__EMITTED] = s->taken = 0; /* the next call's first barrier comes before anything is reserved */
 }
 
 /* Moves the candidates that the cut selects to the front of the buffer, in place, and returns how many. Ends with a barrier. */

@@ -148,20 +148,27 @@ TOPKIT_FN void topkit_tile_load_copied(topkit_tiles t, int n, unsigned lane, con
     }
 }
 
-/* An order of visiting `count` tiles whose every beginning is spread over the whole row: the n-th visit goes to tile (n * step) mod
- * count. The step is near the golden section of count and prime to it. A row that rises along its length then looks shuffled. */
-TOPKIT_FN int topkit_tile_step(int count) {
-    int step = (int)((long long)count * 618 / 1000);
-    if (step < 1) return 1;
-    for (;; step++) {
-        int a = count, b = step;
-        while (b) {
-            const int rest = a % b;
-            a = b;
-            b = rest;
+#define TOPKIT_ASCENDING 0u
+
+/* The n-th of `count` tiles to be visited: the n-th of the row where `salt` is TOPKIT_ASCENDING, else of an order drawn from the salt, a
+ * permutation whose every beginning is spread over the whole row. Whoever does not know the salt can not lay a row so that its scores rise
+ * in that order. Four rounds on the numbers below a power of two, each of which can be undone; a result that is no tile goes round again,
+ * less than once on average. */
+TOPKIT_FN int topkit_visit(int n, int count, unsigned salt) {
+    if (salt == TOPKIT_ASCENDING) return n;
+    const int bits = 32 - __clz((count - 1) | 1), half = (bits + 1) / 2;
+    const unsigned mask = 0xffffffffu >> (32 - bits);
+    unsigned x = (unsigned)n;
+    do {
+        unsigned key = salt;
+#pragma unroll 1
+        for (int round = 0; round < 4; round++) { /* unrolled it would take registers from the scan around it */
+            key = key * 0x2c9277b5u + 0xac564b05u;
+            x = (x + (key >> 8)) * (key >> 16 | 1) & mask;
+            x ^= x >> half;
         }
-        if (a == 1) return step;
-    }
+    } while (x >= (unsigned)count);
+    return (int)x;
 }
 
 #endif

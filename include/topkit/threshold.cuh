@@ -6,13 +6,16 @@
  *   scope         group
  *   storage       topkit_digit_storage (shared, histogram zero before and after); the sample is only read
  *   sync          called by all threads of the group after the sample is complete and synced; ends with a barrier. From a sample: 4
- *                 barriers, 6 with a second rank. Roughly, from indices, and crowds: 2. From ranks and values: none
+ *                 barriers, 6 with a second rank; 4 more, three times at most, where a few samples lie far above the rest. Roughly, from
+ *                 indices, and crowds: 2. From ranks and values: none
  *   determinism   yes, for the same sample
  *   cost          roughly, and crowds: 1 read of the sample. From a sample: 2 reads, one shared atomic for each sample above the bracket
  *
  * How a rank is found without sorting: the maxima of r disjoint classes of samples are r different samples, so the smallest of them is a
  * lower bound (the bracket) of the r-th largest. One histogram step over [bracket, maximum] then gives a bin floor close below it. A
  * histogram over all samples would be far too coarse, since keys are logarithmic in the score. (Measured: docs/performance.md.)
+ * Where one bin still holds many samples the step is taken once more, within it: one score of 1e30 in a sample must not make the others
+ * look all alike.
  *
  * What rank to ask for: with one sample in d, `rank` samples lie at or above the threshold when about rank * d scores of the row do, with
  * a relative spread of 1 / sqrt(rank). For k = 2048 and d = 128, rank 32 admits 4096 scores and misses k once in some thousand rows.
@@ -64,8 +67,8 @@ TOPKIT_FN void topkit__sample_range(topkit_group g, const float *sample, int cou
     }
 }
 
-/* Roughly, in half of the time: the bracket alone, a sample which `rank` samples reach, and of ordinary scores about ln(1.4 * rank) times as
- * many. For a start that admits too much rather than too little. */
+/* Roughly, in half of the time: the bracket alone, a sample which `rank` samples reach, and of ordinary scores about ln(1.4 * rank) times
+ * as many. For a start that admits too much rather than too little. */
 TOPKIT_FN topkit_proposal topkit_propose_roughly(topkit_group g, const float *sample, int count, int rank, topkit_digit_storage *s) {
     topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0, TOPKIT_NO_THRESHOLD};
     unsigned maximum, minimum;
@@ -74,6 +77,35 @@ TOPKIT_FN topkit_proposal topkit_propose_roughly(topkit_group g, const float *sa
     topkit__bracket(g, s, count, rank < count ? rank : count, maximum, minimum, &p.key, &p.maximum);
     topkit_group_sync(g);
     return p;
+}
+
+/* A proposal's bin holds the keys p->key .. last, and `above` samples are better. Where it holds many, for a few samples far above them, or
+ * too few classes, made the range so wide, digits of their own range tell them apart. */
+TOPKIT_FN void topkit__narrow(topkit_group g, const float *sample, int count, int rank, unsigned last, unsigned above,
+                              topkit_digit_storage *s, topkit_proposal *p) {
+    while (p->expected - (int)above > 8 + rank / 4) {
+        unsigned low = 0xffffffffu, high = 0;
+        for (int i = (int)g.thread; i < count; i += (int)g.size) {
+            const unsigned key = topkit_key(__float_as_uint(sample[i]));
+            if (key < p->key || key > last) continue;
+            low = low < key ? low : key;
+            high = high > key ? high : key;
+        }
+        topkit_digit_range(g, s, &low, &high);
+        p->key = low;
+        const unsigned shift = topkit_digit_shift(high - low);
+        for (int i = (int)g.thread; low < high && i < count; i += (int)g.size) {
+            const unsigned key = topkit_key(__float_as_uint(sample[i]));
+            if (key >= low && key <= high) topkit_digit_count(s, (key - low) >> shift);
+        }
+        topkit_group_sync(g);
+        if (low == high) return; /* they are equal */
+        const topkit_digit_found found = topkit_digit_find(g, s, (unsigned)rank - above, true);
+        p->key = low + (found.bin << shift);
+        last = p->key + ((1u << shift) - 1) < high ? p->key + ((1u << shift) - 1) : high;
+        above += found.above;
+        p->expected = (int)(above + found.inside);
+    }
 }
 
 /* From sample[0 .. count): the rank-th largest, and the second_rank-th largest (0: not wanted; else >= rank). Ranks above the count are
@@ -107,6 +139,7 @@ TOPKIT_FN topkit_proposal topkit_propose_from_sample(topkit_group g, const float
     p.key = low + (found.bin << shift);
     p.expected = (int)(found.above + found.inside);
     if (second_rank > 0) p.second = low + (topkit_digit_find(g, s, (unsigned)second_rank, true).bin << shift);
+    topkit__narrow(g, sample, count, rank, p.key + ((1u << shift) - 1), found.above, s, &p);
     return p;
 }
 

@@ -82,9 +82,8 @@ __global__ void every_call_key(unsigned long long *out, const unsigned *bits) {
 __global__ void every_call_row(unsigned *out, const float *scores, const int *numbers) {
     const topkit_row row = topkit_row_at(scores, numbers[0], numbers, numbers + 1, numbers[2], (int)blockIdx.x);
     const topkit_tiles tiles = topkit_row_tiles(row);
-    const int step = topkit_tile_step(tiles.count);
     topkit_tile tile;
-    topkit_tile_load(tiles, numbers[3] * step % tiles.count, threadIdx.x & 31, &tile);
+    topkit_tile_load(tiles, topkit_visit(numbers[3], tiles.count, out[5]), threadIdx.x & 31, &tile);
     const topkit_gate gate = topkit_gate_at(out[2], numbers[4]);
     out[0] = topkit_tile_mask(&tile, gate.value);
     if (topkit_tiles_have_edge(tiles)) topkit_tile_load_edge(tiles, threadIdx.x & 31, &tile);
@@ -176,7 +175,7 @@ static __device__ void every_call_collect(const float *scores, int length, int k
     out[2] = topkit_collector_overflowed(c);
     gate = topkit_compact<TIES>(g, c, k, s);
     out[3] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_ASCENDING, c, s) + topkit_collector_held(c);
-    out[4] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_SHUFFLED, c, s);
+    out[4] = topkit_scan<TIES>(g, row, k, gate, (unsigned)numbers[8], c, s);
     topkit_scan_begin(g, row, 1, c.stage);
     topkit_tile_copy_async(topkit_row_tiles(row), (int)topkit_warp_rank(g), topkit_lane(g), c.stage);
     topkit_copy_async_wait();
@@ -260,7 +259,7 @@ static __device__ void every_call_half(topkit_row_of<SCORE> row, SCORE *values, 
     topkit_copy_async_wait();
     topkit_group_sync(g);
     topkit_half_widen<SCORE>(g, c.stage, topkit_sample_count(sampling));
-    out[6] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_SHUFFLED, c, s);
+    out[6] = topkit_scan<TIES>(g, row, k, gate, (unsigned)numbers[8], c, s);
     topkit_refine<TIES>(g, c.items, out[6], k, sink, s);
     topkit_sink_identity(g.thread, g.size, row.scores, row.length, k, sink);
 }
