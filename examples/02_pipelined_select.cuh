@@ -44,6 +44,7 @@
 #define TOPKIT_PIPELINED_TEAMS (TOPKIT_PIPELINED_SCAN_WARPS / TOPKIT_PIPELINED_READERS) /* stages being scanned at a time */
 #define TOPKIT_PIPELINED_AHEAD 16    /* chunks before a row's end at which the next one is claimed */
 #define TOPKIT_PIPELINED_SAMPLE 4096 /* scores of a sample at most */
+#define TOPKIT_PIPELINED_NARROW 4    /* scores of a vector of it until the samples were seen not to crowd */
 #define TOPKIT_PIPELINED_VERDICTS 16 /* more than passes can be under way: 4 claimed, 4 gated, and those that proposer and refiner hold */
 
 typedef struct topkit_pipelined_row {
@@ -267,7 +268,7 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
     const topkit_group proposer =
         topkit_group_warps(TOPKIT_PIPELINED_SCAN_WARPS + TOPKIT_PIPELINED_REFINER_WARPS, TOPKIT_PIPELINED_PROPOSER_WARPS, 3);
     unsigned told = 0;
-    int width = 4; /* scores of neighbours may be alike in this batch: the first row tells, with narrow vectors, which cost more */
+    int width = TOPKIT_PIPELINED_NARROW; /* scores of neighbours may be alike in this batch: the first row tells */
     bool crowded = true, looks = true;
     if (ordered) {
         if (proposer.thread == 0) s->builds = topkit_order_begin(job.queue);
@@ -305,7 +306,7 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
         told++;
         if (sampling.vectors > 0 && looks) { /* now that nobody waits; whoever has seen them crowd stays with that */
             crowded = topkit_sample_crowds(proposer, sample, topkit_sample_count(sampling), width, gate.key, &s->propose);
-            width = crowded ? 4 : job.width;
+            width = crowded ? TOPKIT_PIPELINED_NARROW : job.width;
             looks = !crowded;
         }
         if (at.r == TOPKIT_PIPELINED_END) break;
