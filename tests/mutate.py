@@ -150,8 +150,8 @@ MUTATIONS = [
              "0x7f800000u);\n#pragma unroll 1", "resident"),
     # order, sinks, signals, scheduler
     mutation("equals are not told apart by index", ORDER, "<< 32 | (unsigned)c.index;", "<< 32;", "order", quick=True),
-    mutation("a bin of different keys is spread by index", ORDER, "if (m->first[bin] != value) atomicAnd",
-             "if (m->first[bin] == value) atomicAnd", "order"),
+    mutation("a bin of different keys is spread by index", ORDER, "atomicAnd(&m->bins[bin], ~TOPKIT__SORT_ALIKE);",
+             "atomicAnd(&m->bins[bin], ~0u);", "order"),
     mutation("there are more bins than room for them", ORDER, "bits - TOPKIT_DIGIT_BITS + 1 : 0", "bits - TOPKIT_DIGIT_BITS : 0", "order"),
     mutation("every other neighbour is left out", ORDER, "j + 1 < (unsigned)m.count ? j + 1 : i", "i", "order", quick=True),
     mutation("places of one bin run into the next", ORDER, "<< 1 << (31 - m.shift)", "<< 2 << (31 - m.shift)", "order"),
