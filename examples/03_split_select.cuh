@@ -158,6 +158,7 @@ static __global__ void __launch_bounds__(THREADS, 1) topkit_split_select_kernel(
         if (part == 0) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink(job, r));
         return;
     }
+    if (!alone && !job.arrivals) topkit_cluster_arrive(); /* [5] waits for it */
 
     /* [2] Sample and first tiles are under way before anything is waited for; storage is made ready in their shadow. */
     int count = 0;

@@ -214,6 +214,7 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
 void topkit_plan_clusters(topkit_plan *plan, int rows) {
     if (plan->parts == plan->cluster) return;
     plan->parts = plan->cluster;
+    plan->slot = 0;
     plan->blocks = rows * plan->cluster;
     plan->workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
 }

@@ -9,5 +9,6 @@
 #include "test_resident.cu"
 #include "test_half.cu"
 #include "test_order.cu"
+#include "test_team.cu"
 
 TEST_CASE("nan: this program's policy is highest") { REQUIRE(TOPKIT_NAN == TOPKIT_NAN_HIGHEST); }

@@ -43,7 +43,26 @@ static topkit_plan plan_filled_with(int byte) {
 
 static bool same(const topkit_plan &a, const topkit_plan &b) {
     return a.route == b.route && a.blocks == b.blocks && a.threads == b.threads && a.capacity == b.capacity &&
-           a.shared_bytes == b.shared_bytes && a.workspace_bytes == b.workspace_bytes;
+           a.shared_bytes == b.shared_bytes && a.workspace_bytes == b.workspace_bytes && a.parts == b.parts && a.cluster == b.cluster &&
+           a.slot == b.slot && a.depth == b.depth;
+}
+
+/* Of a split row's blocks, of which each has a multiprocessor to itself. */
+static const char *split_fault(const topkit_plan &p, int rows, int k, int order, const topkit_device_facts &d) {
+    const size_t least = TOPKIT_WORKSPACE_HEADER + 4 * (size_t)rows;
+    if (p.cluster < 1 || p.cluster > 16 || (p.cluster & (p.cluster - 1)) || (d.arch < 90 && p.cluster > 1)) return "a wrong cluster";
+    if ((long long)p.blocks != (long long)rows * p.parts) return "blocks are not rows times parts";
+    /* As plan.c has it: of 132 multiprocessors seven clusters of 16, 15 of 8 or 30 of 4 run at a time. */
+    const long long share = p.cluster > 8 ? d.sm_count * 6ll / 7 : p.cluster > 2 ? d.sm_count * 10ll / 11 : d.sm_count;
+    if (p.cluster > 1 && (long long)rows * p.cluster > share) return "more clusters than run at a time";
+    if (p.parts == p.cluster) return p.workspace_bytes == least && p.slot == 0 ? nullptr : "a workspace that clusters have no use for";
+    if (p.parts < 2 * p.cluster) return "not worth a meeting in memory";
+    if (p.blocks > d.sm_count) return "more blocks than are resident together";
+    if (4 * (size_t)rows + 16 > TOPKIT_WORKSPACE_HEADER) return "more rows than counters";
+    const size_t slot = 2048 + 2048 * (size_t)p.parts, sorted = order == TOPKIT_ORDER_NONE ? 0 : 8 * (size_t)k;
+    if (p.slot % 16 || (size_t)p.slot < slot + sorted || (size_t)p.slot > slot + sorted + 8) return "a slot of the wrong size";
+    if (p.workspace_bytes != TOPKIT_WORKSPACE_HEADER + (size_t)rows * (size_t)p.slot) return "a workspace that is not its slots";
+    return nullptr;
 }
 
 /* What is wrong with a plan, or null. */
@@ -62,7 +81,8 @@ static const char *plan_fault(const topkit_plan &p, int rows, int k, int order, 
         if (compacts && p.capacity < k + 1024) return "a buffer that a compaction may not make room in";
         if (p.workspace_bytes > 65536 + 4 * (size_t)rows) return "workspace above 64 KB and 4 bytes a row";
     }
-    return nullptr;
+    if (p.route == TOPKIT_ROUTE_SPLIT) return split_fault(p, rows, k, order, d);
+    return p.parts == 1 && p.cluster == 1 && p.slot == 0 ? nullptr : "parts of a row that is not split";
 }
 
 TEST_CASE("Every plan can be launched on its device") {
@@ -195,23 +215,48 @@ TEST_CASE("A device that lacks something is refused, whatever the route") {
     }
 }
 
-TEST_CASE("A split row's teams give way to a small workspace") {
-    topkit_plan plan, wide;
-    REQUIRE(topkit_make_plan(16, 1 << 20, 2048, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_SPLIT, &DEVICES[3].facts, &wide) == TOPKIT_OK);
-    REQUIRE(wide.teams > 1);
-    const size_t least = TOPKIT_WORKSPACE_HEADER + 16 * 4;
-    plan = wide;
-    REQUIRE(topkit_plan_within(&plan, 16, wide.workspace_bytes) == TOPKIT_OK);
-    REQUIRE(same(plan, wide));
-    REQUIRE(topkit_plan_within(&plan, 16, least - 1) == TOPKIT_ERROR_WORKSPACE);
-    REQUIRE(same(plan, wide));
-    for (size_t bytes : {wide.workspace_bytes - 1, least}) {
-        plan = wide;
-        REQUIRE(topkit_plan_within(&plan, 16, bytes) == TOPKIT_OK);
-        REQUIRE(plan.teams == 1);
-        REQUIRE(plan.blocks == 16 * plan.cluster);
-        REQUIRE(plan.workspace_bytes == least);
+TEST_CASE("A split row's blocks meet in memory where there are enough of them") {
+    static const struct {
+        int device, rows, length, cluster, parts;
+    } cases[] = {{3, 1, 65536, 16, 16},  {3, 1, 524287, 16, 16},  {3, 1, 524288, 16, 64},      {3, 1, 2097152, 16, 64}, {3, 1, 2097153, 16, 128},
+                 {3, 2, 1 << 20, 16, 64}, {3, 4, 1 << 20, 16, 33}, {3, 5, 1 << 20, 16, 16},     {3, 7, 1 << 20, 16, 16}, {3, 8, 1 << 20, 8, 16},
+                 {3, 33, 1 << 20, 2, 4},  {3, 66, 1 << 20, 2, 2},  {3, 132, 1 << 20, 1, 1},     {0, 1, 1 << 20, 1, 64},  {0, 54, 1 << 20, 1, 2},
+                 {0, 55, 1 << 20, 1, 1},  {5, 1, 1 << 24, 1, 1},   {8, 1, 65535, 2, 2},         {8, 1, 65536, 2, 4}};
+    for (const auto &c : cases) {
+        topkit_plan plan;
+        INFO(DEVICES[c.device].name << ": " << c.rows << " rows of " << c.length);
+        REQUIRE(topkit_make_plan(c.rows, c.length, 2048, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_SPLIT, &DEVICES[c.device].facts, &plan) == TOPKIT_OK);
+        CHECK(plan.cluster == c.cluster);
+        CHECK(plan.parts == c.parts);
     }
+}
+
+TEST_CASE("Blocks that meet in memory give way to clusters where the workspace is small") {
+    for (int order : ORDERS) {
+        topkit_plan plan, wide, clusters;
+        REQUIRE(topkit_make_plan(4, 1 << 20, 2048, order, TOPKIT_ROUTE_SPLIT, &DEVICES[3].facts, &wide) == TOPKIT_OK);
+        REQUIRE(wide.parts == 33);
+        REQUIRE(wide.workspace_bytes == 1024 + 4 * (2048 + 33 * 2048 + (order == TOPKIT_ORDER_NONE ? 0u : 2048u * 8)));
+        const size_t least = TOPKIT_WORKSPACE_HEADER + 4 * 4;
+        clusters = wide;
+        topkit_plan_clusters(&clusters, 4);
+        REQUIRE((clusters.parts == 16 && clusters.cluster == 16 && clusters.blocks == 64 && clusters.slot == 0 && clusters.workspace_bytes == least));
+        REQUIRE((clusters.shared_bytes == wide.shared_bytes && clusters.threads == wide.threads && clusters.capacity == wide.capacity));
+        plan = clusters;
+        topkit_plan_clusters(&plan, 4); /* they are clusters already */
+        REQUIRE(same(plan, clusters));
+        plan = wide;
+        REQUIRE(topkit_plan_within(&plan, 4, wide.workspace_bytes) == TOPKIT_OK);
+        REQUIRE(same(plan, wide));
+        REQUIRE(topkit_plan_within(&plan, 4, least - 1) == TOPKIT_ERROR_WORKSPACE);
+        REQUIRE(same(plan, wide));
+        for (size_t bytes : {wide.workspace_bytes - 1, least}) {
+            plan = wide;
+            REQUIRE(topkit_plan_within(&plan, 4, bytes) == TOPKIT_OK);
+            REQUIRE(same(plan, clusters));
+        }
+    }
+    topkit_plan plan;
     REQUIRE(topkit_make_plan(16, 1 << 20, 2048, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_ROW, &DEVICES[3].facts, &plan) == TOPKIT_OK);
     REQUIRE(topkit_plan_within(&plan, 16, plan.workspace_bytes - 1) == TOPKIT_ERROR_WORKSPACE);
 }

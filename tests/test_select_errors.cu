@@ -157,6 +157,28 @@ TEST_CASE("A device without multiprocessors is refused") { /* what a CUDA device
     REQUIRE(t.untouched());
     REQUIRE(t.run(512, how));
 }
+
+/* As where another process has some of the multiprocessors that the plan counts on. */
+TEST_CASE("A cooperative launch that does not fit gives way to clusters") {
+    const int n = 70000, k = 700;
+    trial t(matrix_of(1, n, [](int r, int i) { return ramp(n, r, i); }));
+    for (int order : {TOPKIT_ORDER_NONE, TOPKIT_ORDER_SCORE}) {
+        for (int early : {0, 1}) {
+            topkit_plan plan;
+            REQUIRE(plan_here(1, n, k, order, TOPKIT_ROUTE_AUTO, &plan) == TOPKIT_OK);
+            REQUIRE((plan.parts != plan.cluster && plan.blocks == 4));
+            REQUIRE(t.prepare(k, {TOPKIT_ROUTE_AUTO, TOPKIT_TIES_LOWEST_INDEX, order}));
+            t.now.early_start = early;
+            simt_set_cooperative_blocks(3);
+            const int status = topkit_select(&t.now, nullptr);
+            simt_set_cooperative_blocks(0);
+            REQUIRE(status == TOPKIT_OK);
+            REQUIRE(cudaGetLastError() == cudaSuccess);
+            settle(nullptr);
+            t.verify();
+        }
+    }
+}
 #endif
 
 TEST_CASE("Every status has a text of its own") {

@@ -6,6 +6,8 @@
 #include "testing.h"
 #include "topkit/threshold.cuh"
 
+static const int ROUGHLY = -1; /* instead of a second rank */
+
 /* Proposes twice, so that what the first call leaves behind shows; dirty: histogram bins that are not zero at the end. */
 static __global__ void threshold_sample(test_shape shape, unsigned *others, const float *sample, int count, int rank, int second,
                                         topkit_proposal *out, unsigned *dirty) {
@@ -17,10 +19,9 @@ static __global__ void threshold_sample(test_shape shape, unsigned *others, cons
     for (int i = (int)g.thread; i < count; i += (int)g.size) own[i] = sample[i];
     topkit_digit_init(g, s);
     topkit_group_sync(g);
-    const topkit_proposal first = topkit_propose_from_sample(g, own, count, rank, second, s);
-    const topkit_proposal again = topkit_propose_from_sample(g, own, count, rank, second, s);
-    out[g.thread * 2] = first;
-    out[g.thread * 2 + 1] = again;
+    for (int time = 0; time < 2; time++)
+        out[(int)g.thread * 2 + time] = second == ROUGHLY ? topkit_propose_roughly(g, own, count, rank, s)
+                                                          : topkit_propose_from_sample(g, own, count, rank, second, s);
     for (int b = (int)g.thread; b < TOPKIT_DIGIT_BINS; b += (int)g.size)
         if (s->histogram[b]) atomicAdd(dirty, 1u);
 }
@@ -57,6 +58,7 @@ static topkit_proposal check_proposal(test_shape shape, const score_bits &sample
     REQUIRE(p.key <= keys[std::min(rank, count) - 1]);
     REQUIRE(p.expected == reach(p.key));
     REQUIRE(p.expected >= std::min(rank, count));
+    REQUIRE(p.maximum == keys[0]);
     if (second > 0) {
         REQUIRE(p.second <= p.key);
         REQUIRE(p.second <= keys[std::min(second, count) - 1]);
@@ -93,6 +95,7 @@ TEST_CASE("threshold: nothing to propose from") {
         for (int rank : {0, 1, 5}) {
             const topkit_proposal p = propose(shape, score_bits(), rank, 0);
             REQUIRE((p.key == TOPKIT_NO_THRESHOLD && p.second == TOPKIT_NO_THRESHOLD && p.expected == 0));
+            REQUIRE(p.maximum == TOPKIT_NO_THRESHOLD);
         }
         const topkit_proposal p = propose(shape, score_bits(40, bits_of(1.0f)), 0, 3);
         REQUIRE((p.key == TOPKIT_NO_THRESHOLD && p.second == TOPKIT_NO_THRESHOLD && p.expected == 0));
@@ -158,6 +161,38 @@ TEST_CASE("threshold: a few huge samples do not hide the others' order") {
         for (int i = 0; i < 1000; i += 100) two[(size_t)i] = bits_of(1.0f);
         const topkit_proposal p = check_proposal(shape, two, 30, 0);
         REQUIRE((p.key == expected_key(bits_of(0.0f)) && p.expected == 1000));
+    });
+}
+
+/* Roughly: a sample's key, which at least `rank` samples reach. Returns how many do. */
+static int check_roughly(test_shape shape, const score_bits &sample, int rank) {
+    INFO("samples " << sample.size() << ", rank " << rank);
+    const topkit_proposal p = propose(shape, sample, rank, ROUGHLY);
+    const std::vector<uint32_t> keys = descending_keys(sample);
+    const int reach = (int)std::count_if(keys.begin(), keys.end(), [&](uint32_t key) { return key >= p.key; });
+    REQUIRE(reach >= std::min(rank, (int)keys.size()));
+    REQUIRE(std::count(keys.begin(), keys.end(), p.key) > 0);
+    REQUIRE(p.maximum == keys[0]);
+    REQUIRE((p.second == TOPKIT_NO_THRESHOLD && p.expected == 0));
+    return reach;
+}
+
+TEST_CASE("threshold: a rough proposal is sound, and on smooth samples not far below the rank") {
+    everywhere([](test_shape shape) {
+        for (int rank : {1, 2, 24, 32, 100, 5000}) {
+            for (int count : {1, 2, 31, 33, 128, 1000, 4001}) {
+                const int reach = check_roughly(shape, row_of(count, [](int i) { return uniform(4, i); }), rank);
+                /* Of c classes the smallest maximum is about the c * (ln(c) + 0.6)-th sample; there are less than twice as many as ranks. */
+                if (rank <= std::min(count, (int)shape.warps * 32)) REQUIRE(reach <= 2 * rank * (std::log(2.0 * rank) + 4));
+            }
+            check_roughly(shape, special_scores(), rank);
+            check_roughly(shape, row_of(700, [](int i) { return i % 3 ? NAN : -(float)i; }), rank);
+            check_roughly(shape, row_of(700, [](int i) { return i / 350 ? 1.0f : -INFINITY; }), rank);
+        }
+        for (int rank : {0, 3}) {
+            const topkit_proposal p = propose(shape, score_bits(rank ? 0 : 40, bits_of(1.0f)), rank, ROUGHLY);
+            REQUIRE((p.key == TOPKIT_NO_THRESHOLD && p.second == TOPKIT_NO_THRESHOLD && p.maximum == TOPKIT_NO_THRESHOLD));
+        }
     });
 }
 

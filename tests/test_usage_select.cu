@@ -156,44 +156,51 @@ TEST_CASE("usage: collector") {
     });
 }
 
-/* [cut cluster] */
-/* indices[0 .. k) = the exact Top-K of one row of at least k scores, by a cluster of blocks of 4 warps: each collects its share of the row,
- * the first block refines what they found. Capacity 1024 serves k up to 512. */
-struct cluster_scan_storage {
-    scan_storage scan; // as above
-    topkit_cluster_storage cluster;
+/* [cut team] */
+/* indices[0 .. k) = the exact Top-K of one row of at least k scores, by a cluster of blocks of 8 warps: each collects its share of the row
+ * and delivers what is its own of the k best. Capacity 1024 serves k up to 512. */
+struct team_scan_storage {
+    float stage[8 * TOPKIT_TILE]; // (8 warps)
+    topkit_candidate items[1024];
+    topkit_refiner_storage refiner;
+    topkit_collector_state state;
+    topkit_team_storage team;
 };
 
 static __global__ void select_by_cluster(const float *scores, int length, int k, unsigned salt, int *indices) {
     TOPKIT_SHARED(memory); // at the same place in every block
-    cluster_scan_storage *s = (cluster_scan_storage *)memory;
+    team_scan_storage *s = (team_scan_storage *)memory;
     const topkit_group block = topkit_group_block();
     const int blocks = (int)topkit_cluster_blocks(), rank = (int)topkit_cluster_block(), share = (length + blocks - 1) / blocks;
     const int begin = rank * share < length ? rank * share : length, end = begin + share < length ? begin + share : length;
     const topkit_row own = {scores + begin, end - begin};
-    const topkit_collector c = {s->scan.items, 1024, s->scan.stage + topkit_warp_rank(block) * TOPKIT_TILE, &s->scan.state};
+    const topkit_collector c = {s->items, 1024, s->stage + topkit_warp_rank(block) * TOPKIT_TILE, &s->state};
     const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
-    int held = 0, total;
-    topkit_refiner_init(block, &s->scan.refiner);
+    const topkit_sink_indices sink = {indices, 0};
+    int held = 0;
+    topkit_cluster_arrive(); // the search waits for it
+    topkit_refiner_init(block, &s->refiner);
     if (block.thread == 0) topkit_collector_clear(c);
     topkit_group_sync(block);
     if (own.length > 0)
-        held = topkit_scan<TOPKIT_ANY>(block, own, own.length < k ? own.length : k, open, salt, c, &s->scan.refiner);
-    for (int i = (int)block.thread; i < held; i += (int)block.size) c.items[i].index += begin;
-    held = topkit_cluster_merge<TOPKIT_ANY>(block, c, held, k, &s->cluster, &s->scan.refiner, &total);
-    const topkit_sink_indices sink = {indices, 0};
-    if (rank == 0) topkit_refine<TOPKIT_ANY>(block, c.items, held, k, sink, &s->scan.refiner);
+        held = topkit_scan<TOPKIT_ANY>(block, own, own.length < k ? own.length : k, open, salt, c, &s->refiner);
+    topkit_team team = topkit_team_cluster(&s->team, begin); // a proposal's key and maximum instead of any would save steps
+    const topkit_team_boundary boundary = topkit_team_search<TOPKIT_ANY>(block, &team, s->items, held, k, TOPKIT_NO_THRESHOLD, 0xffffffffu,
+                                                                         length, &s->refiner.digit, &s->team);
+    const unsigned members = topkit_team_emit<TOPKIT_ANY>(block, &team, s->items, held, k, boundary, sink, &s->refiner);
+    if (topkit_team_settles<TOPKIT_ANY>(boundary)) topkit_team_meet(block, &team);
+    topkit_team_settle(block, &team, members, k, boundary, sink, &s->refiner);
 }
 /* [end] */
 
-TEST_CASE("usage: cluster") {
+TEST_CASE("usage: team") {
     const int n = 20001, k = 512;
     const score_bits scores = shuffled_row(n);
     device_buffer<uint32_t> in(scores, 1);
     const int blocks = test_cluster_blocks() > 4 ? 4 : 1; /* before 9.0 a block is a cluster by itself */
     under_all_schedules([&] {
         device_buffer<int> indices(k);
-        test_launch_clusters(blocks, (unsigned)blocks, 128, sizeof(cluster_scan_storage), select_by_cluster, (const float *)in.data, n, k,
+        test_launch_clusters(blocks, (unsigned)blocks, 256, sizeof(team_scan_storage), select_by_cluster, (const float *)in.data, n, k,
                              8u, indices.data);
         check_exact(scores, k, indices.read(), TOPKIT_ANY);
     });

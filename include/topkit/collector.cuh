@@ -5,11 +5,11 @@
  * cuts the buffer back to its k best (compaction), raises the gate to the k-th of them and offers the tile again. Nothing is
  * ever dropped: capacity changes speed, never the answer.
  *
- *   scope         append: warp. scan, compact, trim: group
+ *   scope         append: warp. scan, compact: group
  *   storage       topkit_collector_state (shared), `capacity` candidates (shared), 512 floats of stage a warp (shared, 16-byte aligned;
  *                 topkit_scan_begun: `ahead` times that)
  *   sync          append: none, sync the group before the candidates are read. scan: ends with a barrier, and leaves storage ready.
- *                 compact and trim end with one, trim begins with one. topkit_scan_begin: none; topkit_scan_begun goes on from it.
+ *                 compact ends with one. topkit_scan_begin: none; topkit_scan_begun goes on from it.
  *                 The scan reads through the read-only cache: the row is global memory that nothing writes while the kernel runs
  *   determinism   the order in the buffer is open; after a scan the set holds the k best (all of their ties' contenders included)
  *   cost          a tile: 16 compares a lane, and about 30 + 12 * (most hits of a lane) instructions where any lane has a hit
@@ -165,21 +165,6 @@ TOPKIT_FN topkit_gate topkit_compact(topkit_group g, topkit_collector c, int k, 
     return topkit_gate_at(cut.key, TIES == TOPKIT_LOWEST_INDEX ? cut.bound : 0);
 }
 
-/* Cuts a buffer that was filled by hand, with `held` candidates, back to its k best where it holds more. Returns how many are left. Called
- * by the whole group; begins and ends with a barrier. */
-template <int TIES>
-TOPKIT_FN int topkit_collector_trim(topkit_group g, topkit_collector c, int held, int k, topkit_refiner_storage *r) {
-    topkit_group_sync(g);
-    if (held <= k) return held;
-    if (g.thread == 0) {
-        c.state->count = (unsigned)held;
-        c.state->stored = (unsigned)c.capacity;
-    }
-    topkit_group_sync(g);
-    topkit_compact<TIES>(g, c, k, r);
-    return k;
-}
-
 /* How many are held, before anybody may add or clear again. */
 TOPKIT_FN int topkit__scan_end(topkit_group g, topkit_collector c) {
     const int held = topkit_collector_held(c);
@@ -189,8 +174,8 @@ TOPKIT_FN int topkit__scan_end(topkit_group g, topkit_collector c) {
 
 /* Scans a row with a group: loads its tiles, appends what the gate admits, compacts as often as needed. k = min(k, length), at least 1:
  * an empty row has nothing to scan. The buffer must be clear and synced. Returns how many candidates are held: fewer than k only where the
- * gate was too high for the row. The tiles come in the order of topkit_visit: with TOPKIT_ASCENDING as they lie, with another salt shuffled, and
- * then no row, however it was made, compacts more than a few times, but by bad luck. */
+ * gate was too high for the row. The tiles come in the order of topkit_visit: with TOPKIT_ASCENDING as they lie, with another salt
+ * shuffled, and then no row, however it was made, compacts more than a few times, but by bad luck. */
 template <int TIES>
 TOPKIT_FN int topkit_scan(topkit_group g, topkit_row row, int k, topkit_gate gate, unsigned salt, topkit_collector c,
                           topkit_refiner_storage *r) {

@@ -412,32 +412,32 @@ TOPKIT_FN unsigned topkit_cluster_blocks(void) {
 #endif
 }
 
-/* All threads of all blocks of the cluster; orders their accesses to global memory and to each other's shared memory. */
-TOPKIT_FN void topkit_cluster_sync(void) {
+/* The cluster's barrier, of all threads of all its blocks, in two halves: arrive does not wait. It orders their accesses to global memory and
+ * to each other's shared memory; a thread waits once for each time that it arrives. */
+TOPKIT_FN void topkit_cluster_arrive(void) {
 #if TOPKIT_PTX && __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #elif defined(TOPKIT_SIMT)
-    simt_cluster_sync();
+    simt_cluster_arrive();
+#endif
+}
+
+TOPKIT_FN void topkit_cluster_wait(void) {
+#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#elif defined(TOPKIT_SIMT)
+    simt_cluster_wait();
 #else
     topkit_bar_sync(0, blockDim.x);
 #endif
 }
 
-/* Reads and writes the word, or the pair of words, that lies in another block's shared memory where `shared` lies in the caller's. */
-TOPKIT_FN unsigned topkit_cluster_read(const unsigned *shared, unsigned block) {
-#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
-    unsigned value;
-    asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %1, %2; ld.shared::cluster.u32 %0, [a]; }"
-                 : "=r"(value) : "r"(topkit_shared_address(shared)), "r"(block) : "memory");
-    return value;
-#elif defined(TOPKIT_SIMT)
-    return *(const unsigned *)simt_cluster_map_shared_rank(shared, block);
-#else
-    (void)block;
-    return *shared;
-#endif
+TOPKIT_FN void topkit_cluster_sync(void) {
+    topkit_cluster_arrive();
+    topkit_cluster_wait();
 }
 
+/* Writes the pair of words that lies in another block's shared memory where `shared` lies in the caller's. */
 TOPKIT_FN void topkit_cluster_write_pair(void *shared, unsigned block, unsigned low, unsigned high) {
 #if TOPKIT_PTX && __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; st.shared::cluster.v2.u32 [a], {%2, %3}; }" ::"r"(

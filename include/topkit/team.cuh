@@ -8,9 +8,11 @@
  * cooperative launch says so), which exchange them through a workspace and wait for each other there.
  *
  *   scope         team: all threads of all its blocks, of 256, 512 or 1024 threads each
- *   storage       topkit_team_storage, 18.1 KB shared, at the same place in every block of a cluster; other teams: topkit_team_bytes of
+ *   storage       topkit_team_storage, 18.5 KB shared, at the same place in every block of a cluster; other teams: topkit_team_bytes of
  *                 workspace, and a counter that is zero before and after
- *   sync          search: begins with the candidates synced, and the storage; a step is one meeting of the team and 5 barriers of the
+ *   sync          a cluster's threads call topkit_cluster_arrive once before the search, at best as soon as they run: the first step waits
+ *                 for it, since nobody may write to a block that does not run yet. search: begins with the candidates synced, and the
+ *                 storage; a step is one meeting of the team, a cluster's second step and those behind it two, and 5 barriers of the
  *                 block. emit: one barrier; settle: ends with one. last: a meeting of a cluster, else an atomic: there nobody waits
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values. The order of emission is open in both
  *   cost          a step: one shared atomic a candidate, 1 KB to each other block. Steps: one, unless more than TOPKIT_BOUNDARY
@@ -132,7 +134,10 @@ TOPKIT_FN topkit_team_found topkit_team_find(topkit_group g, topkit_team *team, 
     topkit__four_bins *bins = (topkit__four_bins *)digit->histogram, none = {{0, 0, 0, 0}}, four = none;
     unsigned total;
     TOPKIT_ASSERT(g.size == blockDim.x && g.size % (TOPKIT_TEAM_BINS / 2) == 0);
-    if (!team->arrivals && team->meetings > 0) topkit_cluster_sync(); /* a cluster has room for one step: all have read the last one */
+    if (!team->arrivals) { /* all run; later on, since a cluster has room for one step: all have read the last one */
+        if (team->meetings > 0) topkit_cluster_arrive();
+        topkit_cluster_wait();
+    }
     topkit_group_sync(g);
     if (counts) {
         four = bins[own];

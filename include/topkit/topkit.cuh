@@ -9,7 +9,7 @@
  *   candidate, sink       what is collected, and where the selected go
  *   refiner               the exact k of m candidates
  *   collector             gate, append, compaction, scan
- *   cluster               candidates of a cluster's blocks, merged
+ *   team                  the exact k of what several blocks hold
  *   resident              the exact k of a row that lies in shared memory
  *   half                  rows of 16-bit scores: their tiles, scan and sample
  *   order                 sorted output

@@ -115,6 +115,7 @@ __global__ void every_call_threshold(unsigned *out, const float *scores, const i
     topkit_group_sync(g);
     out[3] = topkit_digit_find(g, &digit, out[4], true).bin;
     out[5] = topkit_propose_from_sample(g, scores, numbers[0], numbers[1], numbers[2], &digit).second;
+    out[11] = topkit_propose_roughly(g, scores, numbers[0], numbers[1], &digit).maximum;
     out[10] = (unsigned)topkit_add_zero(*topkit_once(scores));
     out[9] = topkit_sample_crowds(g, scores, numbers[0], numbers[1], out[5], &digit);
     out[6] = topkit_propose_from_indices(g, scores, numbers[0], numbers, numbers[3], &digit).key;
@@ -189,25 +190,41 @@ static __device__ void every_call_collect(const float *scores, int length, int k
 }
 
 template <int TIES>
-static __device__ void every_call_cluster(int k, topkit_collector c, topkit_cluster_storage *cluster, topkit_refiner_storage *s, int *out) {
+static __device__ void every_call_team_of(topkit_team team, const topkit_candidate *items, int count, int k, topkit_refiner_storage *s,
+                                          topkit_team_storage *storage, int *out) {
     const topkit_group g = topkit_group_block();
-    int held = topkit_collector_trim<TIES>(g, c, out[6], k, s), total;
-    held = topkit_cluster_merge<TIES>(g, c, held, k, cluster, s, &total);
-    topkit_cluster_push(g, c.items, held, topkit_cluster_blocks() - 1 - topkit_cluster_block(), out[7]);
-    out[5] = total + (int)topkit_cluster_read(&cluster->held, 0);
+    const topkit_sink_indices sink = {out, 0};
+    const topkit_team_boundary b = topkit_team_search<TIES>(g, &team, items, count, k, 0, 0xffffffffu, 1 << 20, &s->digit, storage);
+    const unsigned own = topkit_team_emit<TIES>(g, &team, items, count, k, b, sink, s);
+    if (topkit_team_settles<TIES>(b)) topkit_team_meet(g, &team);
+    topkit_team_settle(g, &team, own, k, b, sink, s);
+    out[k] = (int)topkit_team_find(g, &team, (unsigned)k, &s->digit, storage).bin;
+    if (out[k + 1] > 3) topkit_team_leave(g, &team);
+    else out[k + 2] = topkit_team_last(g, &team, storage);
+}
+
+__global__ void every_call_team(const topkit_candidate *items, int count, int k, unsigned char *workspace, unsigned *arrivals, int *out) {
+    __shared__ topkit_refiner_storage storage;
+    __shared__ topkit_team_storage shared;
+    unsigned char *own = workspace + blockIdx.y * topkit_team_bytes((int)gridDim.x);
+    topkit_cluster_arrive();
+    topkit_refiner_init(topkit_group_block(), &storage);
+    every_call_team_of<TOPKIT_ANY>(topkit_team_cluster(&shared, 0), items, count, k, &storage, &shared, out);
+    every_call_team_of<TOPKIT_LOWEST_INDEX>(topkit_team_resident(blockIdx.x, gridDim.x, own, arrivals, count), items, count, k, &storage, &shared,
+                                            out);
+    topkit_cluster_arrive();
+    topkit_cluster_wait();
+    out[0] += (int)topkit_cluster_blocks();
 }
 
 __global__ void every_call_collector(const float *scores, int length, int k, topkit_candidate *items, float *stages, int *out) {
     __shared__ topkit_refiner_storage storage;
     __shared__ topkit_collector_state state;
-    __shared__ topkit_cluster_storage cluster;
     topkit_dependency_wait();
     const topkit_collector c = {items, 4096, stages + 512 * topkit_warp_rank(topkit_group_block()), &state};
     every_call_collect<TOPKIT_ANY>(scores, length, k, c, &storage, out);
     every_call_collect<TOPKIT_LOWEST_INDEX>(scores, length, k, c, &storage, out + 8);
     topkit_cluster_sync();
-    every_call_cluster<TOPKIT_ANY>(k, c, &cluster, &storage, out);
-    every_call_cluster<TOPKIT_LOWEST_INDEX>(k, c, &cluster, &storage, out + 8);
     const topkit_sink_indices sink = {out + topkit_sort_room(k), 0};
     topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_INDEX, sink, &storage.digit);
     topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_SCORE, sink, &storage.digit);

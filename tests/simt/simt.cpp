@@ -62,9 +62,11 @@ void simt_set_schedule(int schedule, unsigned long long seed)
 void simt_set_preempt(double probability) { simt_settle(), simt.preempt = probability; }
 void simt_set_resident_blocks(int blocks) { simt_settle(), simt.resident = blocks < 1 ? 1 : blocks; }
 void simt_set_sm_count(int multiprocessors) { simt_settle(), simt.multiprocessors = multiprocessors; }
+void simt_set_cooperative_blocks(int blocks) { simt_settle(), simt.cooperative = blocks; }
 void simt_set_stack_bytes(size_t bytes) { simt_settle(), simt.stack_bytes = (bytes + 4095) / 4096 * 4096; }
 void simt_set_spin_limit(unsigned rounds) { simt_settle(), simt.spin_limit = rounds; }
 int simt_multiprocessors(void) { return simt_settle(), simt.multiprocessors; }
+int simt_cooperative_blocks(void) { return simt_settle(), simt.cooperative; }
 
 struct simt_statistics simt_read_statistics(void)
 {

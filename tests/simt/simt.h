@@ -28,6 +28,7 @@ void simt_set_schedule(int schedule, unsigned long long seed); /* restarts the r
 void simt_set_preempt(double probability);                     /* chance that a thread yields at an atomic or simt_preempt(); default 0 */
 void simt_set_resident_blocks(int blocks);                     /* blocks that interleave; default 1; clusters are always whole */
 void simt_set_sm_count(int multiprocessors);                   /* what the device attributes say; default 4 */
+void simt_set_cooperative_blocks(int blocks);                  /* of a cooperative launch at most; default 0, as many as fit */
 void simt_set_stack_bytes(size_t bytes);                       /* stack of a CUDA thread; default 64 KiB, 256 KiB under a sanitizer */
 void simt_set_spin_limit(unsigned rounds);                     /* rounds of nothing but yields that count as livelock; default 10000 */
 

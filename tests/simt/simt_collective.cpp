@@ -317,6 +317,7 @@ void *simt_cluster_map_shared_rank(const void *shared, unsigned rank, const char
     if (rank >= simt.cluster_size) simt_fail(where, "cluster rank %u of %u", rank, simt.cluster_size);
     if (offset < 0 || offset > (long)simt.shared) simt_fail(where, "maps an address that is not in the block's dynamic shared memory");
     block *other = simt.slots[self->home->part_of->first_slot + rank];
+    if (!other->begun) simt_fail(where, "maps shared memory of block %u of the cluster, which may not run yet", rank);
     if (other->live == 0) simt_fail(where, "maps shared memory of block %u of the cluster, which has exited", rank);
     return other->arena + offset;
 }

@@ -73,6 +73,7 @@ struct barrier {
 
 struct block {
     unsigned slot, rank, live;
+    bool begun; /* one of its threads has run */
     unit *part_of;
     thread *threads;
     unsigned capacity; /* threads that have a stack, a multiple of 32 */
@@ -95,7 +96,7 @@ struct unit {
 
 struct machine {
     /* settings */
-    int schedule, resident, multiprocessors;
+    int schedule, resident, multiprocessors, cooperative; /* the last: 0 for as many blocks as fit */
     unsigned long long seed;
     uint64_t random;
     double preempt;

@@ -84,6 +84,7 @@ static void thread_entry(fiber_transfer from)
 {
     thread *self = simt.current;
     fiber_landed(&self->fiber, from);
+    self->home->begun = true;
     SIMT_ACQUIRE(&simt.start);
     SIMT_ACQUIRE(&self->home->part_of->order[self->home->part_of->generation & 1]);
     (*simt.body)();
@@ -132,6 +133,7 @@ static void start_block(block *b, unit *u, unsigned rank, uint3 index)
     b->rank = rank;
     b->part_of = u;
     b->live = simt.block_threads;
+    b->begun = false;
     memset(b->warps, 0, sizeof b->warps);
     memset(b->barriers, 0, sizeof b->barriers);
     open_arena(b);

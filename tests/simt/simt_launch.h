@@ -16,6 +16,7 @@ struct simt_launch_shape {
 
 bool simt_run(const simt_launch_shape *shape, const std::function<void()> &body); /* false: abandoned after a failure */
 int simt_multiprocessors(void);
+int simt_cooperative_blocks(void);
 
 enum { SIMT_SHARED_DEFAULT = 49152, SIMT_SHARED_OPT_IN = 232448, SIMT_SHARED_SM = 233472, SIMT_SHARED_RESERVED = 1024 };
 enum { SIMT_MAX_THREADS = 1024, SIMT_THREADS_SM = 2048, SIMT_BLOCKS_SM = 32 };

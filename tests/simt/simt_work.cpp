@@ -162,6 +162,7 @@ cudaError_t simt_launch(const cudaLaunchConfig_t *config, const void *kernel, co
     cudaError_t error = simt_occupancy(&blocks, kernel, (int)(shape.threads.x * shape.threads.y * shape.threads.z), shape.shared);
     if (error != cudaSuccess) return error;
     unsigned long long resident = (unsigned long long)blocks * (unsigned long long)simt_multiprocessors();
+    if (simt_cooperative_blocks() > 0) resident = (unsigned long long)simt_cooperative_blocks(); /* others have the rest of the device */
     if (shape.cooperative && (unsigned long long)shape.grid.x * shape.grid.y * shape.grid.z > resident) {
         return simt_result(cudaErrorCooperativeLaunchTooLarge);
     }

@@ -273,7 +273,15 @@ static __global__ void ring_of_blocks(unsigned *out)
     simt_cluster_wait();
 }
 
-static cudaError_t launch_clusters(unsigned *out, unsigned grid, unsigned size)
+/* No block knows yet that the others run. */
+static __global__ void write_too_early(unsigned *)
+{
+    unsigned *mine = (unsigned *)simt_dynamic_shared();
+    *(unsigned *)simt_cluster_map_shared_rank(mine, (simt_cluster_rank() + 1) % simt_cluster_size()) = 1;
+    simt_cluster_sync();
+}
+
+static cudaError_t launch_clusters(unsigned *out, unsigned grid, unsigned size, void (*kernel)(unsigned *) = ring_of_blocks)
 {
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeClusterDimension;
@@ -284,7 +292,7 @@ static cudaError_t launch_clusters(unsigned *out, unsigned grid, unsigned size)
     config.dynamicSmemBytes = 160;
     config.attrs = &attribute;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, ring_of_blocks, out);
+    return cudaLaunchKernelEx(&config, kernel, out);
 }
 
 TEST_CASE("clusters read each other's shared memory")
@@ -297,6 +305,11 @@ TEST_CASE("clusters read each other's shared memory")
     REQUIRE(launch_clusters(nullptr, 10, 4) == cudaErrorInvalidConfiguration);
     REQUIRE(launch_clusters(nullptr, 16, 16) == cudaErrorInvalidConfiguration);
     cudaGetLastError();
+    for (int schedule = SIMT_FORWARD; schedule <= SIMT_RANDOM; ++schedule) {
+        defaults(schedule);
+        REQUIRE_REPORT(launch_clusters(nullptr, 4, 4, write_too_early), "which may not run yet");
+    }
+    defaults();
 }
 
 static __global__ void meet(unsigned *arrived)
@@ -326,7 +339,11 @@ TEST_CASE("a cooperative grid is resident as a whole, any other is not")
 {
     under_all_schedules([] { REQUIRE(launch_meeting(8, true) == cudaSuccess); });
     REQUIRE(launch_meeting(9, true) == cudaErrorCooperativeLaunchTooLarge);
+    simt_set_cooperative_blocks(3);
+    REQUIRE(launch_meeting(4, true) == cudaErrorCooperativeLaunchTooLarge);
     cudaGetLastError();
+    REQUIRE(launch_meeting(3, true) == cudaSuccess);
+    simt_set_cooperative_blocks(0);
     simt_set_spin_limit(100);
     REQUIRE_REPORT(launch_meeting(2, false), "livelock");
     defaults();

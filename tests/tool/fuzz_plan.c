@@ -21,6 +21,23 @@ static void demand(int condition) {
     }
 }
 
+/* Of a split row's blocks: a cluster, or so many that meet in memory, which must all be resident together. */
+static void check_parts(const topkit_plan *p, int rows, int k, const topkit_device_facts *d) {
+    topkit_plan clusters = *p;
+    size_t least = TOPKIT_WORKSPACE_HEADER + 4 * (size_t)rows;
+    demand(p->cluster >= 1 && p->cluster <= 16 && (p->cluster == 1 || d->arch >= 90));
+    demand(p->parts >= p->cluster && (long long)p->blocks == (long long)rows * p->parts);
+    demand(p->cluster == 1 || (long long)rows * p->cluster <= d->sm_count);
+    if (p->parts != p->cluster) {
+        demand(p->blocks <= d->sm_count && 4 * (size_t)rows + 16 <= TOPKIT_WORKSPACE_HEADER && p->slot % 16 == 0);
+        demand(p->workspace_bytes == TOPKIT_WORKSPACE_HEADER + (size_t)rows * (size_t)p->slot);
+        demand((size_t)p->slot <= 4096 + 4096 * (size_t)p->parts + 8 * (size_t)k + 8);
+        demand(topkit_plan_within(&clusters, rows, p->workspace_bytes - 1) == TOPKIT_OK);
+        demand(clusters.parts == clusters.cluster && clusters.blocks == rows * clusters.cluster);
+    }
+    demand(clusters.workspace_bytes == least && topkit_plan_within(&clusters, rows, least - 1) == TOPKIT_ERROR_WORKSPACE);
+}
+
 static void check_plan(const topkit_plan *p, int rows, int max_length, int k, int route, const topkit_device_facts *d) {
     if (rows == 0 || k == 0) {
         demand(p->route == 0 && p->blocks == 0 && p->threads == 0 && p->shared_bytes == 0 && p->workspace_bytes == 0);
@@ -36,6 +53,11 @@ static void check_plan(const topkit_plan *p, int rows, int max_length, int k, in
     if (p->route == TOPKIT_ROUTE_ROW || p->route == TOPKIT_ROUTE_PIPELINED || p->route == TOPKIT_ROUTE_ANY_K) {
         demand(p->workspace_bytes <= 65536 + 4 * (size_t)rows);
         demand(p->blocks <= rows);
+    }
+    if (p->route == TOPKIT_ROUTE_SPLIT) {
+        check_parts(p, rows, k, d);
+    } else {
+        demand(p->parts == 1 && p->cluster == 1 && p->slot == 0);
     }
 }
 
@@ -69,7 +91,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     demand(topkit_status_text(status) != NULL);
     demand(topkit_make_plan(rows, max_length, k, order, route, &device, &again) == status);
     demand(plan.route == again.route && plan.blocks == again.blocks && plan.threads == again.threads && plan.capacity == again.capacity &&
-           plan.shared_bytes == again.shared_bytes && plan.workspace_bytes == again.workspace_bytes);
+           plan.shared_bytes == again.shared_bytes && plan.workspace_bytes == again.workspace_bytes && plan.parts == again.parts &&
+           plan.cluster == again.cluster);
     int sensible = rows >= 0 && rows <= TOPKIT_MAX_ROWS && max_length >= 0 && max_length <= TOPKIT_MAX_LENGTH && k >= 0 &&
                    order >= TOPKIT_ORDER_NONE && order <= TOPKIT_ORDER_SCORE && route >= TOPKIT_ROUTE_AUTO && route <= TOPKIT_ROUTE_ANY_K;
     if (status != TOPKIT_OK) {
