@@ -176,7 +176,7 @@ static __device__ void every_call_collect(const float *scores, int length, int k
     out[2] = topkit_collector_overflowed(c);
     gate = topkit_compact<TIES>(g, c, k, s);
     out[3] = topkit_scan<TIES>(g, row, k, gate, TOPKIT_ASCENDING, c, s) + topkit_collector_held(c);
-    out[4] = topkit_scan<TIES>(g, row, k, gate, (unsigned)numbers[8], c, s);
+    out[4] = topkit_scan<TIES>(g, row, k, gate, (unsigned)out[7], c, s);
     topkit_scan_begin(g, row, 1, c.stage);
     topkit_tile_copy_async(topkit_row_tiles(row), (int)topkit_warp_rank(g), topkit_lane(g), c.stage);
     topkit_copy_async_wait();
@@ -276,7 +276,7 @@ static __device__ void every_call_half(topkit_row_of<SCORE> row, SCORE *values, 
     topkit_copy_async_wait();
     topkit_group_sync(g);
     topkit_half_widen<SCORE>(g, c.stage, topkit_sample_count(sampling));
-    out[6] = topkit_scan<TIES>(g, row, k, gate, (unsigned)numbers[8], c, s);
+    out[6] = topkit_scan<TIES>(g, row, k, gate, (unsigned)out[7], c, s);
     topkit_refine<TIES>(g, c.items, out[6], k, sink, s);
     topkit_sink_identity(g.thread, g.size, row.scores, row.length, k, sink);
 }
