@@ -66,7 +66,8 @@ static topkit_select_job make_job(const topkit_select_params *p, const topkit_pl
     return job;
 }
 
-static cudaError_t launch_as(void (*kernel)(topkit_select_job), const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
+static cudaError_t launch_as(void (*kernel)(topkit_select_job), const topkit_select_params *p, const topkit_plan *plan,
+                             cudaStream_t stream) {
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attributes[2] = {};
     const bool meets = plan->parts != plan->cluster; /* in memory: resident together, or not launched at all */
@@ -125,9 +126,8 @@ static int launch_row(const topkit_select_params *p, const topkit_plan *plan, cu
 
 template <int TIES>
 static int launch_split(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
-    const bool most = plan->threads == TOPKIT_SPLIT_THREADS;
-    return launch(most ? topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS> : topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS / 2>,
-                  p, plan, stream);
+    if (plan->threads == TOPKIT_SPLIT_THREADS) return launch(topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS>, p, plan, stream);
+    return launch(topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS / 2>, p, plan, stream);
 }
 
 template <int TIES>

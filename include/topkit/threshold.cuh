@@ -64,8 +64,8 @@ TOPKIT_FN void topkit__sample_range(topkit_group g, const float *sample, int cou
     }
 }
 
-/* Roughly, in half of the time: the bracket alone, a sample which `rank` samples reach, and of ordinary scores about ln(1.4 * rank) times as
- * many. For a start that admits too much rather than too little. */
+/* Roughly, in half of the time: the bracket alone, a sample which `rank` samples reach, and of ordinary scores about ln(1.4 * rank) times
+ * as many. For a start that admits too much rather than too little. */
 TOPKIT_FN topkit_proposal topkit_propose_roughly(topkit_group g, const float *sample, int count, int rank, topkit_digit_storage *s) {
     topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0, TOPKIT_NO_THRESHOLD};
     unsigned maximum, minimum;
