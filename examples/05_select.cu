@@ -115,6 +115,7 @@ static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELI
 static_assert(TOPKIT_PIPELINED_THREADS == 928 && TOPKIT_PIPELINED_CAPACITY == 5632 && TOPKIT_ROW_THREADS == 512, "plan.c");
 static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
 static_assert(TOPKIT_SPLIT_THREADS == 512 && TOPKIT_SPLIT_HEADER <= 26624, "plan.c");
+static_assert(sizeof(topkit_queue) == 16 && TOPKIT_BOUNDARY * sizeof(topkit_candidate) == 2048 && TOPKIT_TEAM_BINS * 4 == 2048, "plan.c");
 static_assert(TOPKIT_DIRECT_THREADS == 1024 && TOPKIT_DIRECT_HEADER <= 4864, "plan.c");
 static_assert(TOPKIT_ANY_K_HEADER + TOPKIT_ROW_THREADS / 32 * TOPKIT_EMIT_STAGE * sizeof(float) <= 57344, "plan.c");
 

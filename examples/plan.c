@@ -113,8 +113,8 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
     p->shared_bytes = SPLIT_FIXED_SHARED + p->capacity * 8 + p->depth * SPLIT_TILES_SHARED;
     if (device->arch >= 90) {
         p->cluster = 16;
-        while (p->cluster > 1 && (rows * (long long)p->cluster > split_fits(device, p->cluster) ||
-                                  max_length / p->cluster < SPLIT_MIN_PART))
+        while (p->cluster > 1 &&
+               (rows * (long long)p->cluster > split_fits(device, p->cluster) || max_length / p->cluster < SPLIT_MIN_PART))
             p->cluster /= 2;
     }
     p->parts = p->cluster;

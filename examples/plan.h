@@ -16,8 +16,8 @@
 extern "C" {
 #endif
 
-/* Bytes at the front of every workspace that are zero between launches: the queue, and counters of split rows. No route leaves anything else
- * there, so that a workspace may go from one route and shape to another. */
+/* Bytes at the front of every workspace that are zero between launches: the queue, and counters of split rows. No route leaves anything
+ * else there, so that a workspace may go from one route and shape to another. */
 #define TOPKIT_WORKSPACE_HEADER 1024
 
 typedef struct topkit_device_facts {
@@ -36,8 +36,8 @@ typedef struct topkit_plan {
     int shared_bytes;       /* dynamic shared memory of a block */
     int density, width;     /* sampler: scores for one sample, samples in one vector */
     int parts;              /* split rows: blocks of a row; 1 otherwise */
-    int cluster;            /* .. that are a cluster where parts == cluster; else the launch is cooperative, and clusters of so many would do */
-    long long slot;         /* .. bytes of workspace a row, of a cooperative launch */
+    int cluster;            /* .. that are a cluster where parts == cluster; else the launch is cooperative, and such clusters would do */
+    long long slot;         /* .. bytes of workspace a row, of a cooperative launch; else 0 */
     int depth;              /* .. tiles that a warp fetches ahead */
     int early_start;        /* 1: the device can start a launch before the kernel ahead of it has ended (select.h) */
     size_t workspace_bytes; /* of the launch */

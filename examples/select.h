@@ -66,7 +66,8 @@ typedef struct topkit_select_params {
     int order;                 /* TOPKIT_ORDER_NONE: order is unspecified; INDEX: ascending; SCORE: descending, equal scores by index */
     int route;                 /* TOPKIT_ROUTE_AUTO: by shape; a kernel of examples/ otherwise */
     int early_start;           /* 1: programmatic dependent launch. The kernel may be brought up while the one ahead of it on the stream
-                                  ends, and waits for that end before it reads anything. Before 9.0 it makes no difference */
+                                  ends, and waits for that end before it reads anything. It makes no difference before 9.0, and where
+                                  the blocks of a long row meet in memory: that launch is cooperative */
     unsigned seed;             /* 0: drawn anew for every call by the host; anything else: itself. It chooses where rows are sampled and in
                                   which order repeated rows are read: it changes the time of rows that were made to cost most, never the
                                   answer. Under graph replay a call keeps its seed */
@@ -79,9 +80,8 @@ typedef struct topkit_select_params {
     size_t workspace_bytes;
 } topkit_select_params;
 
-/* Bytes of workspace that topkit_select makes use of for this shape on the current device; where a very long row is split among several
- * clusters it does with less, 1024 + 4 * rows, by splitting it less. Reads score_type, rows, max_length, k, order and route
- * only. */
+/* Bytes of workspace that topkit_select makes use of for this shape on the current device. Where the blocks of a long row meet in memory it
+ * does with less, 1024 + 4 * rows, by leaving the row to a cluster. Reads score_type, rows, max_length, k, order and route only. */
 int topkit_select_workspace(const topkit_select_params *params, size_t *bytes);
 
 /* Enqueues the selection on `stream` (a cudaStream_t; null is the legacy default stream). */

@@ -42,7 +42,7 @@ CANDIDATE, DIGIT, SAMPLER = "include/topkit/candidate.cuh", "include/topkit/digi
 THRESHOLD, SINK, REFINER = "include/topkit/threshold.cuh", "include/topkit/sink.cuh", "include/topkit/refiner.cuh"
 COLLECTOR, ORDER, SCHEDULER = "include/topkit/collector.cuh", "include/topkit/order.cuh", "include/topkit/scheduler.cuh"
 SIGNAL, ROW_SELECT, PIPELINED = "include/topkit/signal.cuh", "examples/01_row_select.cuh", "examples/02_pipelined_select.cuh"
-JOB = "examples/select_job.cuh"
+JOB, SPLIT, TEAM = "examples/select_job.cuh", "examples/03_split_select.cuh", "include/topkit/team.cuh"
 
 MUTATIONS = [
     # keys and gates
@@ -80,7 +80,7 @@ MUTATIONS = [
     mutation("no barrier before the warps' ranges are read", DIGIT, "    }\n    topkit_group_sync(g);\n    *low =", "    }\n    *low =",
              "refiner", RACES),
     mutation("a class without all its samples counts", THRESHOLD, "(whole ? class_maximum : 0xffffffffu)", "class_maximum", "threshold"),
-    mutation("one class too few makes a bracket", THRESHOLD, "*low = holders / width >= rank ?", "*low = holders / width >= rank - 1 ?",
+    mutation("one class too few makes a bracket", THRESHOLD, "*low = holders >> shift >= rank ?", "*low = holders >> shift >= rank - 1 ?",
              "threshold"),
     mutation("a segment's rank counts double", THRESHOLD, "level ? 1 << (level - 1) : 0;", "level ? 1 << level : 0;", "threshold"),
     mutation("a bin that holds many is not looked into", THRESHOLD, "while (p->expected - (int)above > 8 + rank / 4)", "while (rank < 0)",
@@ -140,6 +140,32 @@ MUTATIONS = [
     mutation("no barrier before a compaction", COLLECTOR,
              "if (!topkit_collect_tile<TIES>(g, c, gate, &tile)) break;\n        }\n        topkit_group_sync(g);",
              "if (!topkit_collect_tile<TIES>(g, c, gate, &tile)) break;\n        }", "collector", RACES),
+    # teams
+    mutation("a meeting is over before all have come", TEAM, "< team->meetings * team->blocks) topkit_relax();",
+             "+ 1 < team->meetings * team->blocks) topkit_relax();", "team"),
+    mutation("a meeting acquires nothing", TEAM, "while (topkit_load_acquire(team->arrivals) <", "while (topkit_peek(team->arrivals) <",
+             "team", RACES),
+    mutation("the last to come leaves the arrivals", TEAM, "        if (s->last) *team->arrivals = 0;\n", "", "team"),
+    mutation("the last to leave is not the last", TEAM, "(team->meetings + 1) * team->blocks - 1); /*",
+             "(team->meetings + 1) * team->blocks); /*", "team"),
+    mutation("two steps have the same half of the workspace", TEAM, "(team->meetings & 1) * team->blocks", "0 * team->blocks", "team",
+             RACES),
+    mutation("a cluster's blocks are written to before they run", TEAM, "        topkit_cluster_wait();\n    }\n    topkit_group_sync(g);",
+             "        if (team->meetings > 0) topkit_cluster_wait();\n    }\n    topkit_group_sync(g);", "team"),
+    mutation("a cluster's columns are written while they are read", TEAM,
+             "        if (team->meetings > 0) topkit_cluster_arrive();\n        topkit_cluster_wait();",
+             "        if (team->meetings == 0) topkit_cluster_wait();", "team", RACES),
+    mutation("a block is among those before it", TEAM, "before[1] += base + u < block ?", "before[1] += base + u <= block ?", "team"),
+    mutation("the boundary lies one bin too low", TEAM, "reach[1] >= rank ?", "reach[1] > rank ?", "team"),
+    mutation("what exceeds the guess is not counted", TEAM, "(open ? value >= r.low :", "(false ? value >= r.low :", "team"),
+    mutation("an open region is closed at its end", TEAM, "r->span = open && found.bin == TOPKIT_TEAM_BINS - 1 ?", "r->span = false ?",
+             "team"),
+    mutation("earlier steps' blocks before are forgotten", TEAM, "b.above_before += found.above_before;",
+             "b.above_before = found.above_before;", "team"),
+    mutation("indices count from a block's own", TEAM, "            batch.c[u].index += team->begin;\n", "", "team"),
+    mutation("the last value of a team's region is above it", TEAM, "kind[u] = value > edge ?", "kind[u] = value >= edge ?", "team"),
+    mutation("one of the equals too many", TEAM, "else if (place < r.need)", "else if (place <= r.need)", "team"),
+    mutation("a member is better than itself", TEAM, "team->members[j].index) > mine;", "team->members[j].index) >= mine;", "team"),
     # resident rows
     mutation("members are left behind in the histogram", RESIDENT, "        topkit__resident_members(s)[i] = 0;\n", "", "resident"),
     mutation("the last of the members is not selected", RESIDENT, "if (rank <= region.need)", "if (rank < region.need)", "resident"),
@@ -190,6 +216,12 @@ MUTATIONS = [
              "select_values"),
     mutation("the pipeline's certificate is one short", PIPELINED, "if (held >= wanted) topkit_job_deliver",
              "if (held + 1 >= wanted) topkit_job_deliver", "select_worst"),
+    mutation("the last part ends with a tile", SPLIT, "(part == parts - 1 || end > row.length ?", "(end > row.length ?", "split"),
+    mutation("a split row's padding begins one slot late", SPLIT, "topkit_sink_pad_all(block.thread, block.size, wanted, job.k, sink.out);",
+             "topkit_sink_pad_all(block.thread, block.size, wanted + 1, job.k, sink.out);", "split"),
+    mutation("a split row that is read again keeps its gate", SPLIT,
+             "topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT), true, c, s);\n        boundary =",
+             "topkit_gate_at(gate.key, TOPKIT_INDEX_LIMIT), true, c, s);\n        boundary =", "split"),
     mutation("padding begins one slot late", JOB, "topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);",
              "topkit_sink_pad_all(g.thread, g.size, wanted + 1, job.k, sink);", "select_values select_memory"),
 ]

@@ -9,10 +9,11 @@ TEST_CASE("costs: storage") {
     REQUIRE(sizeof(topkit_queue) == 16);
     REQUIRE(std::round(sizeof(topkit_digit_storage) / 100.0) == 45);
     REQUIRE(std::round(sizeof(topkit_refiner_storage) / 100.0) == 76);
+    REQUIRE(std::round(sizeof(topkit_team_storage) / 100.0) == 185);
 }
 
 #ifdef TOPKIT_SIMT
-enum call { NOTHING, RANGE, FIND, SAMPLE, SAMPLE_SECOND, CROWDS, INDICES, ORDER, SEGMENTS, SORT, SORT_EQUALS, CALLS };
+enum call { NOTHING, RANGE, FIND, SAMPLE, SAMPLE_SECOND, SAMPLE_ROUGHLY, CROWDS, INDICES, ORDER, SEGMENTS, SORT, SORT_EQUALS, CALLS };
 
 static __global__ void costs_call(int which, const float *scores, int count, const int *numbers, int *out) {
     TOPKIT_SHARED(memory);
@@ -30,6 +31,7 @@ static __global__ void costs_call(int which, const float *scores, int count, con
     if (which == FIND) topkit_digit_find(g, s, 1, true);
     if (which == SAMPLE) topkit_propose_from_sample(g, scores, count, 10, 0, s);
     if (which == SAMPLE_SECOND) topkit_propose_from_sample(g, scores, count, 10, 20, s);
+    if (which == SAMPLE_ROUGHLY) topkit_propose_roughly(g, scores, count, 10, s);
     if (which == CROWDS) topkit_sample_crowds(g, scores, count, 4, 1, s);
     if (which == INDICES) topkit_propose_from_indices(g, scores, count, numbers, count, s);
     if (which == ORDER) topkit_order_build(g, numbers, count, 0, count, out, s);
@@ -53,6 +55,6 @@ TEST_CASE("costs: barriers") {
         barriers.push_back((int)(simt_read_statistics().barriers - before) - 1); /* one is the kernel's own */
     }
     /* segments take 8 steps of 128 rows */
-    REQUIRE(barriers == std::vector<int>{0, 1, 2, 4, 6, 2, 2, 5, 2 * 8 + 1, 10, 10 + 6});
+    REQUIRE(barriers == std::vector<int>{0, 1, 2, 4, 6, 2, 2, 2, 5, 2 * 8 + 1, 10, 10 + 6});
 }
 #endif

@@ -75,6 +75,28 @@ TEST_CASE("C02 capture does nothing but record, and the graph can be launched a 
     }
 }
 
+TEST_CASE("C02 a long row, whose blocks meet in memory, in a graph and behind other work") {
+    const int n = test_size(1 << 20, 70000), k = 512;
+    trial t(matrix_of(1, n, [n](int r, int i) { return ramp(n, r, i); }));
+    cudaStream_t stream = new_stream(cudaStreamNonBlocking);
+    for (int order : {TOPKIT_ORDER_NONE, TOPKIT_ORDER_SCORE}) {
+        if (!t.prepare(k, {TOPKIT_ROUTE_SPLIT, TOPKIT_TIES_LOWEST_INDEX, order})) continue;
+        t.now.early_start = 1;
+        const cudaGraphExec_t exec = captured(&t, stream);
+        settle(stream);
+        REQUIRE(t.untouched());
+        for (int launch = 0; launch < test_size(1000, 3); launch++) {
+            next_schedule();
+            CUDA_OK(cudaGraphLaunch(exec, stream));
+            REQUIRE(topkit_select(&t.now, stream) == TOPKIT_OK);
+        }
+        settle(stream);
+        t.verify();
+        CUDA_OK(cudaGraphExecDestroy(exec));
+    }
+    CUDA_OK(cudaStreamDestroy(stream));
+}
+
 TEST_CASE("C03 two streams with workspaces of their own") {
     const int n = test_size(40000, 9000), k = 512;
     trial a(matrix_of(test_size(300, 9), n, [n](int r, int i) { return ramp(n, r, i); }));

@@ -69,6 +69,24 @@ TEST_CASE("B11 a workspace that is null, too small or misaligned is an error and
     }
 }
 
+TEST_CASE("B11 a long row, whose blocks meet in memory, does with less workspace in a cluster") {
+    const int n = test_size(1 << 20, 70000), k = 512;
+    trial t(matrix_of(1, n, [n](int r, int i) { return ramp(n, r, i); }));
+    for (int order : {TOPKIT_ORDER_NONE, TOPKIT_ORDER_INDEX}) {
+        if (!t.prepare(k, {TOPKIT_ROUTE_SPLIT, TOPKIT_TIES_ANY, order})) continue;
+        topkit_select_params p = t.now;
+        p.workspace_bytes = TOPKIT_WORKSPACE_HEADER + 3;
+        REQUIRE(topkit_select(&p, nullptr) == TOPKIT_ERROR_WORKSPACE);
+        settle(nullptr);
+        REQUIRE(t.untouched());
+        p.workspace_bytes++;
+        REQUIRE(p.workspace_bytes < t.now.workspace_bytes);
+        REQUIRE(topkit_select(&p, nullptr) == TOPKIT_OK);
+        settle(nullptr);
+        t.verify();
+    }
+}
+
 /* One workspace, dirty when it is allocated, zeroed once as select.h asks, then used by launches of all shapes, routes, policies. */
 TEST_CASE("B12 a workspace is zeroed once and then serves any launch") {
     const int launches = test_size(200, 60), most_rows = test_size(3000, 40);

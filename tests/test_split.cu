@@ -88,9 +88,9 @@ template <int TIES> static unsigned long long check_split(const std::vector<std:
     return stats.read()[0].recoveries;
 }
 
-static const division DIVISIONS[] = {{1, false, 1, 1024}, {2, false, 4, 1024}, {3, false, 2, 1536}, {8, false, 1, 1024},
-                                     {16, false, 1, 1024},
-                                     {2, true, 1, 1024},  {4, true, 2, 1024},  {3, true, 1, 2048},  {2, true, 4, 1024}};
+static const division DIVISIONS[] = {{1, false, 1, 1024},  {2, false, 4, 1024}, {3, false, 2, 1536}, {8, false, 1, 1024},
+                                     {16, false, 1, 1024}, {2, true, 1, 1024},  {4, true, 2, 1024},  {3, true, 1, 2048},
+                                     {2, true, 4, 1024}};
 
 /* One division for each call, by turns, under each schedule; both tie policies. */
 static void check_all(const std::vector<std::vector<float>> &rows, int k) {

@@ -182,7 +182,7 @@ TEST_CASE("threshold: a rough proposal is sound, and on smooth samples not far b
         for (int rank : {1, 2, 24, 32, 100, 5000}) {
             for (int count : {1, 2, 31, 33, 128, 1000, 4001}) {
                 const int reach = check_roughly(shape, row_of(count, [](int i) { return uniform(4, i); }), rank);
-                /* Of c classes the smallest maximum is about the c * (ln(c) + 0.6)-th sample; there are less than twice as many as ranks. */
+                /* Of c classes the smallest maximum is about the c * (ln(c) + 0.6)-th sample; they are fewer than twice the rank. */
                 if (rank <= std::min(count, (int)shape.warps * 32)) REQUIRE(reach <= 2 * rank * (std::log(2.0 * rank) + 4));
             }
             check_roughly(shape, special_scores(), rank);

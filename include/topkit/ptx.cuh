@@ -412,8 +412,8 @@ TOPKIT_FN unsigned topkit_cluster_blocks(void) {
 #endif
 }
 
-/* The cluster's barrier, of all threads of all its blocks, in two halves: arrive does not wait. It orders their accesses to global memory and
- * to each other's shared memory; a thread waits once for each time that it arrives. */
+/* The cluster's barrier, of all threads of all its blocks, in two halves: arrive does not wait. It orders their accesses to global memory
+ * and to each other's shared memory; a thread waits once for each time that it arrives. */
 TOPKIT_FN void topkit_cluster_arrive(void) {
 #if TOPKIT_PTX && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");

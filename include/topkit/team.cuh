@@ -224,8 +224,8 @@ TOPKIT_FN void topkit__team_count(topkit_group g, const topkit_team *team, const
     }
 }
 
-/* Of items[0 .. count) in all blocks, whose keys are `low` or more, and few of them above `high` (a wrong guess costs steps); k >= 1, and
- * all indices are below `length`. */
+/* Of items[0 .. count) in all blocks, fewer than 65536 a block, whose keys are `low` or more, and few of them above `high` (a wrong guess
+ * costs steps); k >= 1, and all indices are below `length`. */
 template <int TIES>
 TOPKIT_FN topkit_team_boundary topkit_team_search(topkit_group g, topkit_team *team, const topkit_candidate *items, int count, int k,
                                                   unsigned low, unsigned high, int length, topkit_digit_storage *digit,

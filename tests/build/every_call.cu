@@ -209,9 +209,10 @@ __global__ void every_call_team(const topkit_candidate *items, int count, int k,
     unsigned char *own = workspace + blockIdx.y * topkit_team_bytes((int)gridDim.x);
     topkit_cluster_arrive();
     topkit_refiner_init(topkit_group_block(), &storage);
-    every_call_team_of<TOPKIT_ANY>(topkit_team_cluster(&shared, 0), items, count, k, &storage, &shared, out);
-    every_call_team_of<TOPKIT_LOWEST_INDEX>(topkit_team_resident(blockIdx.x, gridDim.x, own, arrivals, count), items, count, k, &storage, &shared,
-                                            out);
+    const topkit_team cluster = topkit_team_cluster(&shared, 0);
+    const topkit_team resident = topkit_team_resident(blockIdx.x, gridDim.x, own, arrivals, count);
+    every_call_team_of<TOPKIT_ANY>(cluster, items, count, k, &storage, &shared, out);
+    every_call_team_of<TOPKIT_LOWEST_INDEX>(resident, items, count, k, &storage, &shared, out);
     topkit_cluster_arrive();
     topkit_cluster_wait();
     out[0] += (int)topkit_cluster_blocks();
