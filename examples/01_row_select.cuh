@@ -37,7 +37,7 @@ struct topkit_row_select_storage {
     int next, builds;
 };
 
-#define TOPKIT_ROW_HEADER ((sizeof(topkit_row_select_storage<float>) + 15) / 16 * 16)
+#define TOPKIT_ROW_HEADER ((sizeof(topkit_row_select_storage<float>) + 127) / 128 * 128)
 
 /* Row r becomes the next one: where it lies, and its sample under way. */
 template <typename SCORE>

@@ -33,7 +33,7 @@ typedef struct topkit_direct_storage {
     int builds;
 } topkit_direct_storage;
 
-#define TOPKIT_DIRECT_HEADER ((sizeof(topkit_direct_storage) + 15) / 16 * 16)
+#define TOPKIT_DIRECT_HEADER ((sizeof(topkit_direct_storage) + 127) / 128 * 128)
 
 /* To the output, or where it shall be ordered to candidates that can be sorted. */
 typedef struct topkit_direct_sink {
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
     topkit_direct_storage *s = (topkit_direct_storage *)memory;
     topkit_candidate *items = (topkit_candidate *)(memory + TOPKIT_DIRECT_HEADER); /* (topkit_sort_room(k), where an order is asked for) */
     const bool sorts = job.order != TOPKIT_ORDER_NONE;
-    float *place = (float *)(items + (sorts ? (topkit_sort_room(job.k) + 1) / 2 * 2 : 0));
+    float *place = (float *)(items + (sorts ? (topkit_sort_room(job.k) + 15) / 16 * 16 : 0)); /* on a line of 128 bytes: see 03 */
     const int bytes = topkit_resident_bytes(job.max_length) + job.capacity * 2; /* the row, and a list of `capacity` positions */
     const topkit_group block = {threadIdx.x, THREADS, 0};
     const int workers = (int)gridDim.x;

@@ -15,7 +15,7 @@ enum {
     PIPELINED_CAPACITY = 5632,
     PIPELINED_SHARED = 232448,
     SPLIT_THREADS = 512,
-    SPLIT_MIN_PART = 4096,    /* scores that a block of a split row gets at the least */
+    SPLIT_MIN_PART = 2048,    /* scores that a block of a split row gets at the least */
     SPLIT_FEW_SCORES = 8192,  /* a block with no more has half of the threads */
     SPLIT_CLUSTER_PART = 32768, /* in a cluster from here on, twice as many blocks that meet in memory, which takes 2 us more, are faster */
     SPLIT_PARTS = 64,           /* of them; a column to read from each ends what they gain */
@@ -36,8 +36,9 @@ enum {
     ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
-    AUTO_DIRECT_FEW = 32768,  /* AUTO takes the direct route up to this length: with at most a row a multiprocessor, */
-    AUTO_DIRECT_MANY = 24576, /* and with more, of which two must lie on chip together */
+    AUTO_DIRECT_FEWEST = 16384, /* AUTO takes the direct route up to this length: of rows that clusters of 8 blocks could share, */
+    AUTO_DIRECT_FEW = 32768,    /* with at most a row a multiprocessor, */
+    AUTO_DIRECT_MANY = 24576,   /* and with more, of which two must lie on chip together */
     SYSTEM_SHARED = 1024      /* of each resident block */
 };
 
@@ -134,7 +135,7 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
 
 /* A row as it lies in shared memory (topkit_resident_bytes), a list of `capacity` positions behind it, and what is to be sorted. */
 static int direct_shared(int max_length, int k, int order, int capacity) {
-    const int room = order == TOPKIT_ORDER_NONE ? 0 : (sort_room(k) + 1) / 2 * 16;
+    const int room = order == TOPKIT_ORDER_NONE ? 0 : (sort_room(k) + 15) / 16 * 128;
     return DIRECT_FIXED_SHARED + room + (max_length + 6) / 4 * 16 + capacity * 2;
 }
 
@@ -165,8 +166,9 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
 /* What was fastest on an H200 (docs/performance.md has the table); on devices that are not alike it is as good a guess as any. */
 static int auto_route(const topkit_device_facts *device, int rows, int max_length, int k) {
     if (k > ROW_MAX_K) return TOPKIT_ROUTE_ANY_K;
-    if (max_length <= (rows <= device->sm_count ? AUTO_DIRECT_FEW : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
-    if (rows <= device->sm_count) return device->arch >= 90 ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
+    const bool few = rows <= device->sm_count, fewest = device->arch >= 90 && 8LL * rows <= split_fits(device, 8);
+    if (max_length <= (fewest ? AUTO_DIRECT_FEWEST : few ? AUTO_DIRECT_FEW : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
+    if (few) return device->arch >= 90 ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
     return rows > 2 * device->sm_count && can_pipeline(k, device) ? TOPKIT_ROUTE_PIPELINED : TOPKIT_ROUTE_ROW;
 }
 

@@ -76,11 +76,13 @@ TOPKIT_JOB_FN int topkit_job_sampled(topkit_group g, topkit_row_of<SCORE>, topki
 }
 
 /* The rank to ask a sample of `count` for. Of the k best it holds `expected`, give or take a square root of that: so many more that a row
- * in ten thousand or less has k of them above the threshold; or half-way from k to the capacity, where that is less. Where scores of
- * neighbours are alike (crowded) a sample is worth less. */
+ * in ten thousand or less has fewer than k scores above the threshold; or, where that is less, three quarters of the way from k to the
+ * capacity: overfull buffers are compacted, which costs less than a row that is read again. Where scores of neighbours are alike
+ * (crowded) a sample is worth less. */
 TOPKIT_JOB_FN int topkit_job_rank(const topkit_select_job &job, int length, int count, bool crowded) {
-    const float share = (float)count / (float)length, expected = share * (float)job.k;
-    const float most = share * 0.5f * (float)(job.k + job.capacity), safe = expected + 4.25f * sqrtf(crowded ? 2.0f * expected : expected);
+    const float share = __fdividef((float)count, (float)length), expected = share * (float)job.k;
+    const float most = share * (0.25f * (float)job.k + 0.75f * (float)job.capacity);
+    const float safe = expected + (crowded ? 6.4f : 4.5f) * sqrtf(expected);
     const int rank = (int)(safe < most ? safe : most) + 1;
     return rank < TOPKIT_JOB_MIN_RANK ? TOPKIT_JOB_MIN_RANK : rank;
 }

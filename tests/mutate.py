@@ -220,8 +220,8 @@ MUTATIONS = [
     mutation("a split row's padding begins one slot late", SPLIT, "topkit_sink_pad_all(block.thread, block.size, wanted, job.k, sink.out);",
              "topkit_sink_pad_all(block.thread, block.size, wanted + 1, job.k, sink.out);", "split"),
     mutation("a split row that is read again keeps its gate", SPLIT,
-             "topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT), true, c, s);\n        boundary =",
-             "topkit_gate_at(gate.key, TOPKIT_INDEX_LIMIT), true, c, s);\n        boundary =", "split"),
+             "job, open, topkit_job_visit(job, r), c, s);\n        boundary =",
+             "job, topkit_gate_at(gate.key, TOPKIT_INDEX_LIMIT), topkit_job_visit(job, r), c, s);\n        boundary =", "split"),
     mutation("padding begins one slot late", JOB, "topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);",
              "topkit_sink_pad_all(g.thread, g.size, wanted + 1, job.k, sink);", "select_values select_memory"),
 ]

@@ -119,7 +119,9 @@ TEST_CASE("AUTO has a plan for every shape on every supported device") {
 TEST_CASE("AUTO takes what was fastest on an H200") {
     static const struct {
         int rows, length, k, route;
-    } cases[] = {{1, 1, 2048, TOPKIT_ROUTE_DIRECT},          {1, 32768, 2048, TOPKIT_ROUTE_DIRECT},
+    } cases[] = {{1, 1, 2048, TOPKIT_ROUTE_DIRECT},          {1, 16384, 2048, TOPKIT_ROUTE_DIRECT},
+                 {1, 16385, 2048, TOPKIT_ROUTE_SPLIT},       {15, 32768, 2048, TOPKIT_ROUTE_SPLIT},
+                 {16, 32768, 2048, TOPKIT_ROUTE_DIRECT},     {16, 32769, 2048, TOPKIT_ROUTE_SPLIT},
                  {132, 32768, 2048, TOPKIT_ROUTE_DIRECT},    {132, 32769, 2048, TOPKIT_ROUTE_SPLIT},
                  {1, 1 << 24, 2048, TOPKIT_ROUTE_SPLIT},     {133, 24576, 2048, TOPKIT_ROUTE_DIRECT},
                  {133, 24577, 2048, TOPKIT_ROUTE_ROW},       {264, 1 << 20, 2048, TOPKIT_ROUTE_ROW},
