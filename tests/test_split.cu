@@ -42,7 +42,7 @@ template <int TIES> static unsigned long long check_split(const std::vector<std:
     device_buffer<int> in_lengths(lengths), indices((size_t)(count * k));
     device_buffer<float> values((size_t)(count * k));
     device_buffer<unsigned> arrivals((size_t)count, 0);
-    const long long slot = topkit_team_bytes(d.parts) + (k + 1) / 2 * 16;
+    const long long slot = TOPKIT_BOUNDARY * 8 + 4LL * d.parts * TOPKIT_TEAM_BINS + (k + 1) / 2 * 16; /* topkit_team_bytes, and k */
     device_buffer<unsigned char> pool((size_t)(count * slot));
     device_buffer<topkit_select_stats> stats(1, 0);
     topkit_select_job job = {};
