@@ -79,6 +79,13 @@ TOPKIT_FN topkit_proposal topkit_propose_roughly(topkit_group g, const float *sa
     return p;
 }
 
+/* The last key of a bin, or of the range. Beyond the range a sum might wrap round where NaNs are the highest keys, and the loop that looks at
+ * the bin then found nothing in it, for ever. */
+TOPKIT_FN unsigned topkit__last(unsigned key, unsigned shift, unsigned high) {
+    const unsigned span = (1u << shift) - 1;
+    return high - key < span ? high : key + span;
+}
+
 /* A proposal's bin holds the keys p->key .. last, and `above` samples are better. Where it holds many, for a few samples far above them, or
  * too few classes, made the range so wide, digits of their own range tell them apart. */
 TOPKIT_FN void topkit__narrow(topkit_group g, const float *sample, int count, int rank, unsigned last, unsigned above,
@@ -102,7 +109,7 @@ TOPKIT_FN void topkit__narrow(topkit_group g, const float *sample, int count, in
         if (low == high) return; /* they are equal */
         const topkit_digit_found found = topkit_digit_find(g, s, (unsigned)rank - above, true);
         p->key = low + (found.bin << shift);
-        last = p->key + ((1u << shift) - 1) < high ? p->key + ((1u << shift) - 1) : high;
+        last = topkit__last(p->key, shift, high);
         above += found.above;
         p->expected = (int)(above + found.inside);
     }
@@ -139,7 +146,7 @@ TOPKIT_FN topkit_proposal topkit_propose_from_sample(topkit_group g, const float
     p.key = low + (found.bin << shift);
     p.expected = (int)(found.above + found.inside);
     if (second_rank > 0) p.second = low + (topkit_digit_find(g, s, (unsigned)second_rank, true).bin << shift);
-    topkit__narrow(g, sample, count, rank, p.key + ((1u << shift) - 1), found.above, s, &p);
+    topkit__narrow(g, sample, count, rank, topkit__last(p.key, shift, high), found.above, s, &p);
     return p;
 }
 
