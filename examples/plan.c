@@ -36,6 +36,7 @@ enum {
     ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
+    AUTO_BUFFERED_K = 8192,     /* AUTO still takes a route with a buffer up to this k: 237 us against 318 for 256 rows of 512K */
     AUTO_DIRECT_FEWEST = 16384, /* AUTO takes the direct route up to this length: of rows that clusters of 8 blocks could share, */
     AUTO_DIRECT_FEW = 32768,    /* with at most a row a multiprocessor, */
     AUTO_DIRECT_MANY = 24576,   /* and with more, of which two must lie on chip together */
@@ -164,8 +165,12 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
 }
 
 /* What was fastest on an H200 (docs/performance.md has the table); on devices that are not alike it is as good a guess as any. */
-static int auto_route(const topkit_device_facts *device, int rows, int max_length, int k) {
-    if (k > ROW_MAX_K) return TOPKIT_ROUTE_ANY_K;
+static int auto_route(const topkit_device_facts *device, int rows, int max_length, int k, int order) {
+    if (k > AUTO_BUFFERED_K) return TOPKIT_ROUTE_ANY_K;
+    if (k > ROW_MAX_K) {
+        const bool splits = device->arch >= 90 && rows <= device->sm_count && max_length > AUTO_DIRECT_FEW && order == TOPKIT_ORDER_NONE;
+        return splits ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
+    }
     const bool few = rows <= device->sm_count, fewest = device->arch >= 90 && 8LL * rows <= split_fits(device, 8);
     if (max_length <= (fewest ? AUTO_DIRECT_FEWEST : few ? AUTO_DIRECT_FEW : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
     if (few) return device->arch >= 90 ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
@@ -207,10 +212,9 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     }
     if (device->arch < 80 || device->sm_count < 1) return TOPKIT_ERROR_DEVICE;
     if (route != TOPKIT_ROUTE_AUTO) return plan_route(device, rows, max_length, k, order, route, plan);
-    const int best = auto_route(device, rows, max_length, k);
+    const int best = auto_route(device, rows, max_length, k, order), last = k > ROW_MAX_K ? TOPKIT_ROUTE_ANY_K : TOPKIT_ROUTE_ROW;
     const int status = plan_route(device, rows, max_length, k, order, best, plan);
-    if (status == TOPKIT_OK || best == TOPKIT_ROUTE_ANY_K || best == TOPKIT_ROUTE_ROW) return status;
-    return plan_route(device, rows, max_length, k, order, TOPKIT_ROUTE_ROW, plan); /* which needs least of a device */
+    return status == TOPKIT_OK || best == last ? status : plan_route(device, rows, max_length, k, order, last, plan); /* needs least */
 }
 
 void topkit_plan_clusters(topkit_plan *plan, int rows) {
