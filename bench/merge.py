@@ -4,14 +4,14 @@
     python3 bench/merge.py bench/results/h200.json run.json...
 
 A new result replaces the old one of the same kernel, suite, shape, input, lengths and type of score; of topkit-ablate, of the same
-sampling and threshold as well. What is said of the machine comes from the last run named that says it; every result keeps the commit it was
+sampling and threshold as well; of topkit-fused-bench, of the same queries, keys and heads. What is said of the machine comes from the last run named that says it; every result keeps the commit it was
 measured at. Runs on another kind of machine are refused: times do not mix.
 """
 import json
 import os
 import sys
 
-KEY = ("kernel", "suite", "rows", "columns", "k", "input", "lengths", "type", "stride", "target", "secondary")
+KEY = ("kernel", "suite", "rows", "columns", "k", "input", "lengths", "type", "stride", "target", "secondary", "queries", "keys", "heads")
 
 
 def key(result):
