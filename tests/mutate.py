@@ -167,6 +167,7 @@ MUTATIONS = [
     mutation("one of the equals too many", TEAM, "else if (place < r.need)", "else if (place <= r.need)", "team"),
     mutation("a member is better than itself", TEAM, "team->members[j].index) > mine;", "team->members[j].index) >= mine;", "team"),
     # resident rows
+    mutation("bounds that did not come out are kept", RESIDENT, "    bracket->close = false; /* what", "    /* what", "resident"),
     mutation("members are left behind in the histogram", RESIDENT, "        topkit__resident_members(s)[i] = 0;\n", "", "resident"),
     mutation("the last of the members is not selected", RESIDENT, "if (rank <= region.need)", "if (rank < region.need)", "resident"),
     mutation("fewer groups than k make a bound", RESIDENT, "if (groups < k) bracket.low = 0;", "", "resident"),

@@ -170,6 +170,19 @@ TEST_CASE("resident: lists that are too short, equals and near-equals") {
     });
 }
 
+/* The upper half of the range holds too few, and the whole of it is too wide for linear bins: nothing of the first try may be left. */
+TEST_CASE("resident: a range that is narrow enough above its middle and too wide below") {
+    everywhere([](test_shape shape) {
+        for (int n : {24, 137, 1500}) {
+            for (int k : {2, n / 25 + 1, n / 12}) {
+                const int huge = k > 3 ? k / 3 : 1;
+                check_both(shape, row_of(n, [=](int i) { return i % (n / huge) == 5 ? 1.3e37f : bell(i) * 1e30f; }), k, n, k % 4);
+                check_both(shape, row_of(n, [=](int i) { return float_of((unsigned)hashed(9, i) & 0xfeffffffu); }), k, n, k % 4); /* any bits */
+            }
+        }
+    });
+}
+
 TEST_CASE("resident: every kind of float") {
     const score_bits special = special_scores();
     everywhere([&](test_shape shape) {

@@ -205,6 +205,7 @@ TOPKIT_FN float topkit__resident_ceiling(unsigned bin, float low, float step, fl
 TOPKIT_FN bool topkit__resident_close_in(topkit_group g, topkit_resident r, int k, float low, float high, topkit_resident_bracket *bracket,
                                          topkit_resident_storage *s) {
     const float span = high - low;
+    bracket->close = false; /* what a try before this one left holds no longer */
     if (!(span > 1e-30f && span < 1e37f)) return false;
     const float scale = (TOPKIT_DIGIT_BINS - 1) / span, step = span * (1.0f / (TOPKIT_DIGIT_BINS - 1));
     const int vectors = topkit__resident_vectors(r);
@@ -221,7 +222,7 @@ TOPKIT_FN bool topkit__resident_close_in(topkit_group g, topkit_resident r, int 
     const topkit_digit_found found = topkit__resident_find(g, &s->digit, (unsigned)k);
     bracket->value = topkit__resident_floor(found.bin, low, step, scale);
     bracket->sure = topkit__resident_ceiling(found.bin, low, step, scale);
-    bracket->close = found.inside <= TOPKIT_BOUNDARY;
+    bracket->close = found.inside > 0 && found.inside <= TOPKIT_BOUNDARY;
     return found.inside > 0;
 }
 
