@@ -80,10 +80,10 @@ TOPKIT_JOB_FN int topkit_job_sampled(topkit_group g, topkit_row_of<SCORE>, topki
  * capacity: overfull buffers are compacted, which costs less than a row that is read again. Where scores of neighbours are alike
  * (crowded) a sample is worth less. */
 TOPKIT_JOB_FN int topkit_job_rank(const topkit_select_job &job, int length, int count, bool crowded) {
-    const float share = __fdividef((float)count, (float)length), expected = share * (float)job.k;
-    const float most = share * (0.25f * (float)job.k + 0.75f * (float)job.capacity);
-    const float safe = expected + (crowded ? 6.4f : 4.5f) * sqrtf(expected);
-    const int rank = (int)(safe < most ? safe : most) + 1;
+    const int expected = (int)((unsigned)job.k * (unsigned)count / (unsigned)length); /* at most 2^14 times 2^14 */
+    const int most = (int)((unsigned)(job.k + 3 * job.capacity) / 4 * (unsigned)count / (unsigned)length);
+    const int safe = expected + (int)((crowded ? 6.4f : 4.5f) * sqrtf((float)(expected + 1)));
+    const int rank = (safe < most ? safe : most) + 1;
     return rank < TOPKIT_JOB_MIN_RANK ? TOPKIT_JOB_MIN_RANK : rank;
 }
 

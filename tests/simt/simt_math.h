@@ -103,7 +103,6 @@ static inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z);
 static inline float __fadd_rn(float x, float y) { return x + y; }
 static inline float __fmul_rn(float x, float y) { return x * y; }
 static inline float __fdiv_rn(float x, float y) { return x / y; }
-static inline float __fdividef(float x, float y) { return x / y; }
 static inline float __uint2float_rn(unsigned x) { return (float)x; }
 static inline float __int2float_rn(int x) { return (float)x; }
 static inline int __float2int_rn(float x) { return (int)rintf(x); }
