@@ -177,7 +177,7 @@ TEST_CASE("resident: a range that is narrow enough above its middle and too wide
             for (int k : {2, n / 25 + 1, n / 12}) {
                 const int huge = k > 3 ? k / 3 : 1;
                 check_both(shape, row_of(n, [=](int i) { return i % (n / huge) == 5 ? 1.3e37f : bell(i) * 1e30f; }), k, n, k % 4);
-                check_both(shape, row_of(n, [=](int i) { return float_of((unsigned)hashed(9, i) & 0xfeffffffu); }), k, n, k % 4); /* any bits */
+                check_both(shape, row_of(n, [](int i) { return float_of((unsigned)hashed(9, i) & 0xfeffffffu); }), k, n, k % 4); /* any */
             }
         }
     });

@@ -79,8 +79,8 @@ TOPKIT_FN topkit_proposal topkit_propose_roughly(topkit_group g, const float *sa
     return p;
 }
 
-/* The last key of a bin, or of the range. Beyond the range a sum might wrap round where NaNs are the highest keys, and the loop that looks at
- * the bin then found nothing in it, for ever. */
+/* The last key of a bin, or of the range. Beyond the range a sum might wrap round where NaNs are the highest keys, and the loop that looks
+ * at the bin then found nothing in it, for ever. */
 TOPKIT_FN unsigned topkit__last(unsigned key, unsigned shift, unsigned high) {
     const unsigned span = (1u << shift) - 1;
     return high - key < span ? high : key + span;
