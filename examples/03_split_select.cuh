@@ -20,7 +20,7 @@
  * A row's blocks wait for each other: they are a cluster, which the hardware runs together or not at all, or the launch is a cooperative
  * one, which is refused where its blocks do not all fit.
  *
- *   k             1 .. 4096 (plan.c)
+ *   k             1 .. 4096 (plan.c); in no order up to 8192, where AUTO chooses: what a cluster sorts lies where tiles travelled
  *   shared        26 KB, 8 bytes a candidate, and 32 KB for each of the 1 to 4 tiles that travel to a warp at a time, the first of them
  *                 before the gate is known: one block a multiprocessor
  *   workspace     a cluster none of its own; else 2 KB a row and 1 KB a row and block twice, k candidates a row where an order is asked for
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void topkit_split_order(topkit_group block, co
     topkit_sort(block, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX, sink.out, digit);
 }
 
-/* [5] [6] [7] of several blocks. `items` as above: tiles travelled there, which none does any more when the blocks have met. */
+/* [5] [6] [7] of several blocks. `items` (of the order) lie where tiles travelled: none does any more when the blocks have met. */
 template <int TIES>
 static __device__ __forceinline__ void topkit_split_meet(topkit_group block, const topkit_select_job &job, topkit_proposal gate, int r,
                                                          int part, topkit_collector c, int held, topkit_candidate *items,
