@@ -112,6 +112,10 @@ static void reserve_threads(block *b, unsigned threads)
     unsigned padded = (threads + 31) / 32 * 32, old = b->capacity;
     if (padded <= old && bytes == b->stack_bytes) return;
     if (padded < old) padded = old;
+#if SIMT_ASAN
+    /* munmap leaves ASan's record of the last frames, and the next mapping of these addresses would be reported for them. */
+    if (b->stacks) __asan_unpoison_memory_region(b->stacks, old * (b->stack_bytes + 4096));
+#endif
     if (b->stacks) munmap(b->stacks, old * (b->stack_bytes + 4096));
     b->stacks = (char *)mmap(nullptr, padded * (bytes + 4096), PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -151,7 +155,12 @@ static void start_block(block *b, unit *u, unsigned rank, uint3 index)
         t->group = &b->warps[i / 32];
         t->group->lanes = &b->threads[i / 32 * 32];
         t->group->live |= 1u << t->lane;
-        fiber_prepare(&t->fiber, thread_entry, (i % 32) * 128);
+        size_t skew = i % 32 * 128;
+#if SIMT_ASAN
+        /* The frames below which a thread left for the last time never returned: their record is still there. */
+        __asan_unpoison_memory_region((const char *)t->fiber.stack + t->fiber.bytes - skew - 2048, 2048);
+#endif
+        fiber_prepare(&t->fiber, thread_entry, skew);
 #if SIMT_TSAN
         if (!t->fiber.tsan) t->fiber.tsan = __tsan_create_fiber(0);
 #endif

@@ -17,6 +17,31 @@ static const unsigned ALL = 0xffffffffu;
 #endif
 #endif
 
+#ifdef UNDER_ASAN
+#include <sanitizer/asan_interface.h>
+
+static __global__ void look_below(unsigned *poisoned, unsigned bytes)
+{
+    char here;
+    volatile uintptr_t low = (uintptr_t)&here - bytes; /* volatile, lest the compiler sees an address outside `here` */
+    if (__asan_region_is_poisoned((void *)low, bytes - 256)) atomicAdd(poisoned, 1u);
+}
+
+/* Threads end without returning from their last frames. In CI such a record once lay where a launch of more threads had mapped its stacks,
+ * and a frame of the executor was reported as a stack-buffer-underflow: in half of the runs, as the addresses fell. */
+TEST_CASE("nothing is left of earlier threads on a thread's stack")
+{
+    defaults();
+    unsigned poisoned = 0;
+    for (size_t kib = 64; kib < 320; kib += 12) {
+        simt_set_stack_bytes(kib << 10);
+        for (int i = 0; i < 2; ++i) REQUIRE(launch(look_below, 2, 64, 0, &poisoned, (unsigned)(kib << 10) - 16384) == cudaSuccess);
+    }
+    simt_set_stack_bytes(0);
+    CHECK(poisoned == 0);
+}
+#endif
+
 /* ---- warps ---- */
 
 static __global__ void not_in_own_mask() { __ballot_sync(0xfffffffeu, 1); }
