@@ -150,7 +150,7 @@ static __device__ __forceinline__ void ablate_row(topkit_group block, const abla
         if (block.thread == 0)
             topkit_collector_clear(collector);
         topkit_group_sync(block);
-        held = topkit_scan<TOPKIT_ANY>(block, s->row, job.k, topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT), topkit_hash((unsigned)r) | 1,
+        held = topkit_scan<TOPKIT_ANY>(block, s->row, job.k, topkit_gate_open(), topkit_hash((unsigned)r) | 1,
                                        collector, &s->refiner);
     }
     ablate_mark(block, s, ABLATE_RECOVER + 1);

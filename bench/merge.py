@@ -4,8 +4,9 @@
     python3 bench/merge.py bench/results/h200.json run.json...
 
 A new result replaces the old one of the same kernel, suite, shape, input, lengths and type of score; of topkit-ablate, of the same
-sampling and threshold as well; of topkit-fused-bench, of the same queries, keys and heads. What is said of the machine comes from the last run named that says it; every result keeps the commit it was
-measured at. Runs on another kind of machine are refused: times do not mix.
+sampling and threshold as well; of topkit-fused-bench, of the same queries, keys and heads. What is said of the machine comes from the
+last run named that says it; every result keeps the commit it was measured at. Runs on another kind of machine are refused: times do not
+mix.
 """
 import json
 import os

@@ -260,8 +260,8 @@ def fused(queries_at_least):
             continue
         peer, goal = FUSED_PEERS.get((r["heads"], r["keys"]), ("-", "-")) if queries_at_least else ("-", "-")
         ms = [r[n] / 1000 for n in ("us", "two_kernel_us", "scores_us")]
-        lines.append(f"| {r['queries']} | {width(r['keys'])} | {r['heads']} | {r['input']} | {ms[0]:.3g} ms | {100 * r['tensor_share']:.1f} % | "
-                     f"{ms[1]:.3g} ms | {ms[2]:.3g} ms | {peer} | {goal} |")
+        lines.append(f"| {r['queries']} | {width(r['keys'])} | {r['heads']} | {r['input']} | {ms[0]:.3g} ms | "
+                     f"{100 * r['tensor_share']:.1f} % | {ms[1]:.3g} ms | {ms[2]:.3g} ms | {peer} | {goal} |")
     return lines
 
 

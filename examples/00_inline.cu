@@ -33,7 +33,7 @@ __global__ void attend(const float *scores, const int *lengths, int columns, int
     const topkit_row row = topkit_row_at(scores, columns, nullptr, lengths, columns, (int)blockIdx.x); // [1] claim
     const int wanted = row.length < k ? row.length : k;
     const topkit_collector collector = {s.items, CAPACITY, s.stage + topkit_warp_rank(block) * TOPKIT_TILE, &s.collected};
-    const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT); // lets everything in
+    const topkit_gate open = topkit_gate_open(); // lets everything in
     topkit_gate gate = open;
 
     const topkit_sampling sampling = topkit_sample_plan(row, (row.length / SAMPLE + 1) * 4, 4, blockIdx.x ^ salt); // [2] sample

@@ -2,7 +2,8 @@
  *
  *   01_row_select [rows] [columns] [k]          defaults: 64 16384 512
  *
- * Prints the time of one launch. Exit code 0: every row is exact; 1: some row is not; 77: there is no device.
+ * Prints the time of one launch. Exit code 0: every row is exact; 1: some row is not; 2: no plan for such a shape;
+ * 77: there is no device.
  */
 #include <stdio.h>
 #include <stdlib.h>

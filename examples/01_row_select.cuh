@@ -87,10 +87,10 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
         const bool copied = topkit_job_copies(job, row);
         int held = 0, recoveries = 0;
         if (!copied) {
-            topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+            topkit_gate gate = topkit_gate_open();
             if (topkit_job_samples(job, row)) {
                 const int count = topkit_job_sampled(block, row, topkit_job_sampling(job, row, r, TOPKIT_ROW_SAMPLE), sample); /* [2] */
-                const int rank = topkit_job_rank(job, row.length, count, false);
+                const int rank = topkit_job_rank(job, job.capacity, row.length, count, false);
                 gate = topkit_gate_at(topkit_propose_from_sample(block, sample, count, rank, 0, &s->refiner.digit).key,
                                       TOPKIT_INDEX_LIMIT); /* [3] */
             }
@@ -102,7 +102,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
                     topkit_collector_clear(collector);
                 }
                 topkit_group_sync(block);
-                gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+                gate = topkit_gate_open();
                 held = topkit_scan<TIES>(block, row, wanted, gate, topkit_job_visit(job, r), collector, &s->refiner);
             }
         }
@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
 
         /* [6] [7] */
         if (copied) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink<SCORE>(job, r));
-        else topkit_job_deliver<TIES>(block, job, r, row, items, held, 0, &s->refiner);
+        else topkit_job_deliver<TIES>(block, job, r, row, items, held, &s->refiner);
         if (block.thread == 0) {
             topkit_job_count(job, row, 1, held, recoveries, &s->collected);
             topkit_collector_clear(collector);

@@ -287,14 +287,14 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
             topkit_sink_identity(proposer.thread, proposer.size, at.row.scores, at.row.length, job.k, topkit_job_sink(job, at.r));
             continue;
         }
-        topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+        topkit_gate gate = topkit_gate_open();
         topkit_sampling sampling = {sample, 0, 0, 0, 0};
         if (at.r >= 0 && at.visit == TOPKIT_ASCENDING && topkit_job_samples(job, at.row)) { /* a repeated row is collected whole */
             sampling = topkit_job_sampling(job, width, at.row, at.r, TOPKIT_PIPELINED_SAMPLE);
             topkit_sample_async(proposer, sampling, sample);
             topkit_copy_async_wait();
             topkit_group_sync(proposer);
-            const int count = topkit_sample_count(sampling), rank = topkit_job_rank(job, at.row.length, count, crowded);
+            const int count = topkit_sample_count(sampling), rank = topkit_job_rank(job, job.capacity, at.row.length, count, crowded);
             gate = topkit_gate_at(topkit_propose_from_sample(proposer, sample, count, rank, 0, &s->propose).key, TOPKIT_INDEX_LIMIT);
         }
         if (proposer.thread == 0) {
@@ -341,7 +341,7 @@ template <int TIES>
 static __device__ __forceinline__ int topkit_pipelined_finish(topkit_group refiner, const topkit_select_job &job,
                                                               topkit_pipelined_storage *s, topkit_pipelined_row at, topkit_collector c) {
     const int wanted = at.row.length < job.k ? at.row.length : job.k, held = topkit_collector_held(c);
-    if (held >= wanted) topkit_job_deliver<TIES>(refiner, job, at.r, at.row, c.items, held, 0, &s->refine);
+    if (held >= wanted) topkit_job_deliver<TIES>(refiner, job, at.r, at.row, c.items, held, &s->refine);
     if (refiner.thread == 0) topkit_job_count(job, at.row, held >= wanted, held, held < wanted, c.state);
     return held >= wanted ? -1 : at.r;
 }

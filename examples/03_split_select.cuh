@@ -20,7 +20,7 @@
  * A row's blocks wait for each other: they are a cluster, which the hardware runs together or not at all, or the launch is a cooperative
  * one, which is refused where its blocks do not all fit.
  *
- *   k             1 .. 4096 (plan.c); in no order up to 8192, where AUTO chooses: what a cluster sorts lies where tiles travelled
+ *   k             1 .. 4096 (plan.c); in no order up to 20480, where AUTO chooses: what a cluster sorts lies where tiles travelled
  *   shared        26 KB, 8 bytes a candidate, and 32 KB for each of the 1 to 4 tiles that travel to a warp at a time, the first of them
  *                 before the gate is known: one block a multiprocessor
  *   workspace     a cluster none of its own; else 2 KB a row and 1 KB a row and block twice, k candidates a row where an order is asked for
@@ -101,7 +101,7 @@ static __device__ __forceinline__ void topkit_split_order(topkit_group block, co
                                                           topkit_split_sink sink, topkit_candidate *items, topkit_digit_storage *digit) {
     for (int i = (int)block.thread; !sink.remote && i < wanted; i += (int)block.size) items[i] = sink.place[i];
     topkit_group_sync(block);
-    topkit_sort(block, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX, sink.out, digit);
+    topkit_sort(block, items, wanted, job.order, sink.out, digit);
 }
 
 /* [5] [6] [7] of several blocks. `items` (of the order) lie where tiles travelled: none does any more when the blocks have met. */
@@ -118,7 +118,7 @@ static __device__ __forceinline__ void topkit_split_meet(topkit_group block, con
                                                              &s->refiner.digit, &s->team);
     const bool again = boundary.region.inside == 0;
     if (again) {
-        const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+        const topkit_gate open = topkit_gate_open();
         if (block.thread == 0) topkit_collector_clear(c);
         topkit_group_sync(block);
         held = topkit_split_collect<TIES>(block, job, open, topkit_job_visit(job, r), c, s);
@@ -182,7 +182,8 @@ static __global__ void __launch_bounds__(THREADS, 1) topkit_split_select_kernel(
 
     topkit_proposal gate = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0, 0xffffffffu};
     if (count > 0) { /* [3] */
-        const int rank = topkit_job_rank(job, s->row.length, count, false);
+        const int team = 4 * job.k > job.capacity ? 4 * job.k : job.capacity; /* more fits several buffers, usually */
+        const int rank = topkit_job_rank(job, alone ? job.capacity : team, s->row.length, count, false);
         if (job.parts < TOPKIT_SPLIT_ROUGHLY) gate = topkit_propose_from_sample(block, sample, count, rank, 0, &s->refiner.digit);
         else gate = topkit_propose_roughly(block, sample, count, rank - 1, &s->refiner.digit);
     }
@@ -194,12 +195,12 @@ static __global__ void __launch_bounds__(THREADS, 1) topkit_split_select_kernel(
     const int wanted = s->row.length < job.k ? s->row.length : job.k;
     const bool again = held < wanted; /* [5] */
     if (again) {
-        const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+        const topkit_gate open = topkit_gate_open();
         if (block.thread == 0) topkit_collector_clear(c);
         topkit_group_sync(block);
         held = topkit_split_collect<TIES>(block, job, open, topkit_job_visit(job, r), c, s);
     }
-    topkit_job_deliver<TIES>(block, job, r, s->row, items, held, 0, &s->refiner); /* [6] [7] */
+    topkit_job_deliver<TIES>(block, job, r, s->row, items, held, &s->refiner); /* [6] [7] */
     if (block.thread == 0) topkit_job_count(job, s->row, 1, 0, again, &s->collected);
 }
 

@@ -141,8 +141,7 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
             if (sorts) {
                 topkit_resident_clear(block, &s->resident);
                 topkit_group_sync(block);
-                topkit_sort(block, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX, out,
-                            &s->resident.digit);
+                topkit_sort(block, items, wanted, job.order, out, &s->resident.digit);
             }
             topkit_sink_pad_all(block.thread, block.size, wanted, job.k, out);
         }

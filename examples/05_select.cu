@@ -92,7 +92,8 @@ static cudaError_t launch_as(void (*kernel)(topkit_select_job), const topkit_sel
     config.blockDim = dim3((unsigned)plan->threads);
     config.dynamicSmemBytes = (size_t)plan->shared_bytes;
     config.stream = stream;
-    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan->shared_bytes);
+    /* Always the same limit: with the launch's own, a thread could lower what another has just asked for and not yet launched. */
+    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan->shared_limit);
     if (error == cudaSuccess && plan->cluster > 8) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     if (error == cudaSuccess) error = cudaLaunchKernelEx(&config, kernel, make_job(p, plan));
     if (error != cudaSuccess) cudaGetLastError(); /* reported as our status: must not surface again in the caller's next check */
@@ -110,14 +111,23 @@ static int launch(void (*kernel)(topkit_select_job), const topkit_select_params 
 }
 
 /* The plan and the kernels must agree on what a launch is given. */
-static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELINED_SCRATCH + sizeof(topkit_pipelined_storage) <= 232448,
-              "plan.c");
-static_assert(TOPKIT_PIPELINED_THREADS == 928 && TOPKIT_PIPELINED_CAPACITY == 5632 && TOPKIT_ROW_THREADS == 512, "plan.c");
-static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= 40960, "plan.c");
-static_assert(TOPKIT_SPLIT_THREADS == 512 && TOPKIT_SPLIT_HEADER <= 26624, "plan.c");
-static_assert(sizeof(topkit_queue) == 16 && TOPKIT_BOUNDARY * sizeof(topkit_candidate) == 2048 && TOPKIT_TEAM_BINS * 4 == 2048, "plan.c");
-static_assert(TOPKIT_DIRECT_THREADS == 1024 && TOPKIT_DIRECT_HEADER <= 4864, "plan.c");
-static_assert(TOPKIT_ANY_K_HEADER + TOPKIT_ROW_THREADS / 32 * TOPKIT_EMIT_STAGE * sizeof(float) <= 57344, "plan.c");
+static_assert(TOPKIT_PLAN_ROW_THREADS == TOPKIT_ROW_THREADS && TOPKIT_PLAN_PIPELINED_THREADS == TOPKIT_PIPELINED_THREADS &&
+                  TOPKIT_PLAN_SPLIT_THREADS == TOPKIT_SPLIT_THREADS && TOPKIT_PLAN_DIRECT_THREADS == TOPKIT_DIRECT_THREADS,
+              "plan.h");
+static_assert(TOPKIT_ROW_HEADER + TOPKIT_ROW_SAMPLE * sizeof(float) <= TOPKIT_PLAN_ROW_FIXED_SHARED, "plan.h");
+static_assert(TOPKIT_PIPELINED_RING + 2 * TOPKIT_PIPELINED_ITEMS + TOPKIT_PIPELINED_SCRATCH + sizeof(topkit_pipelined_storage) <=
+                  TOPKIT_PLAN_PIPELINED_SHARED,
+              "plan.h");
+static_assert(TOPKIT_PLAN_PIPELINED_CAPACITY == TOPKIT_PIPELINED_CAPACITY, "plan.h");
+static_assert(TOPKIT_PIPELINED_CAPACITY >= TOPKIT_PLAN_MAX_K + TOPKIT_PIPELINED_SHARE, "a compaction must make room for an append");
+static_assert(TOPKIT_SPLIT_HEADER <= TOPKIT_PLAN_SPLIT_FIXED_SHARED, "plan.h");
+static_assert(TOPKIT_SPLIT_THREADS / 32 * TOPKIT_TILE * sizeof(float) == TOPKIT_PLAN_SPLIT_TILES_SHARED, "plan.h");
+static_assert(TOPKIT_BOUNDARY * sizeof(topkit_candidate) == TOPKIT_PLAN_SPLIT_TEAM_ROW, "plan.h");
+static_assert(2 * TOPKIT_TEAM_BINS * 2 == TOPKIT_PLAN_SPLIT_TEAM_PART, "plan.h");
+static_assert(TOPKIT_DIRECT_HEADER <= TOPKIT_PLAN_DIRECT_FIXED_SHARED, "plan.h");
+static_assert(TOPKIT_ANY_K_HEADER + TOPKIT_ROW_THREADS / 32 * TOPKIT_EMIT_STAGE * sizeof(float) <= TOPKIT_PLAN_ANY_K_FIXED_SHARED,
+              "plan.h");
+static_assert(sizeof(topkit_queue) == 16, "plan.c's counters lie behind it");
 
 template <typename SCORE>
 static int launch_row(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {

@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(TOPKIT_FUSED_THREADS, 1) topkit_fused_k
         for (int b = 0; b < 2; b++) {
             topkit_signal_init(&s->sampled[b], TOPKIT_FUSED_CONSUMER_WARPS);
             topkit_signal_init(&s->ready[b], 1);
-            topkit_signal_init(&s->scanned[b], TOPKIT_FUSED_CONSUMER_WARPS);
+            topkit_signal_init(&s->scanned[b], TOPKIT_FUSED_CONSUMER_WARPS + 1); /* and the relay */
         }
     }
     topkit_group_sync(block);

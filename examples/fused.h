@@ -15,7 +15,7 @@
  * scores to a matrix, for those who want to compare or to use another selector.
  *
  * Errors: topkit_status of select.h. Nothing is launched and nothing is written unless it is TOPKIT_OK.
- *   TOPKIT_ERROR_SHAPE   tokens or positions out of range, heads not 32 or 64
+ *   TOPKIT_ERROR_SHAPE   tokens negative or above TOPKIT_MAX_ROWS / TOPKIT_FUSED_MAX_SPLITS, positions out of range, heads not 32 or 64
  *   TOPKIT_ERROR_K       k below 0 or above TOPKIT_FUSED_MAX_K
  *   TOPKIT_ERROR_STRIDE  index_stride, value_stride or matrix_stride too small; page strides too small or not a multiple of 16 bytes
  *   TOPKIT_ERROR_OPTION  ties or order is not one of the listed values, splits is negative or above TOPKIT_FUSED_MAX_SPLITS, or

@@ -106,7 +106,8 @@ static __device__ __forceinline__ void topkit_fused_use(const topkit_fused_job &
 template <int HEADS, bool SCAN>
 static __device__ __forceinline__ void topkit_fused_consume(const topkit_fused_job &job, topkit_fused_storage *s, const unsigned char *ring,
                                                             const unsigned char *columns, const topkit_fused_run &run,
-                                                            const topkit_fused_work &work, unsigned number, topkit_fused_mine<HEADS> *mine) {
+                                                            const topkit_fused_work &work, unsigned number,
+                                                            topkit_fused_mine<HEADS> *mine) {
     const unsigned lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
     const int each = TOPKIT_FUSED_COLUMNS / HEADS;
     float d[TOPKIT_FUSED_SUMS];

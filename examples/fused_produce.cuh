@@ -14,7 +14,7 @@ static __device__ __forceinline__ void topkit_fused_copy_16(unsigned char *to, c
     topkit_copy_async_16((float *)to, (const float *)from);
 }
 
-/* Where a pass's tiles come from. All of it in registers: the producer is one warp, and a tile must take it less time than the consumers. */
+/* Where a pass's tiles come from. All of it in registers: the producer is one warp, and a tile must take it less time than consumers. */
 typedef struct topkit_fused_source {
     int low, high, stride; /* positions from low on and below high are read; rows of a tile are `stride` positions apart */
     const int *table;      /* pages of the run's keys; null: in order */
@@ -180,7 +180,8 @@ static __device__ __forceinline__ void topkit_fused_produce(const topkit_fused_j
     if (lane == 0) topkit_queue_leave(job.out.queue, (int)gridDim.x);
 }
 
-/* The relay warp: passes each stage on to the consumers once it has landed. */
+/* The relay warp: passes each stage on to the consumers once it has landed. It counts among those who have scanned a run: passes without
+ * tiles hold nobody else up, and their slots could be announced anew before the relay has looked at them. */
 static __device__ __forceinline__ void topkit_fused_relay(topkit_fused_storage *s) {
     if ((threadIdx.x & 31) != 0) return;
     unsigned number = 0;
@@ -195,6 +196,7 @@ static __device__ __forceinline__ void topkit_fused_relay(topkit_fused_storage *
             topkit_fused_publish();
             topkit_signal_arrive(&s->full[stage]);
         }
+        if (!pass.sample) topkit_signal_arrive(&s->scanned[pass.run & 1]);
     }
 }
 #endif

@@ -46,7 +46,7 @@ typedef struct topkit_fused_storage {
     topkit_collector_state collected[2][TOPKIT_FUSED_QUERIES];
     unsigned committed[2][TOPKIT_FUSED_QUERIES]; /* candidates that have been written */
     unsigned epoch[2][TOPKIT_FUSED_QUERIES];     /* compactions, as those see them who wait for one */
-    unsigned asked;                              /* compactions asked for: bit b * 8 + q */
+    unsigned asked;                              /* compactions asked for: bit b * TOPKIT_FUSED_QUERIES + q */
     unsigned event;                              /* of the service: what its thread 0 has seen */
     topkit_signal landed[TOPKIT_FUSED_STAGES], full[TOPKIT_FUSED_STAGES], empty[TOPKIT_FUSED_STAGES];
     topkit_signal announced[TOPKIT_FUSED_SLOTS], settled[TOPKIT_FUSED_SLOTS];

@@ -3,40 +3,26 @@
 
 #include <stdbool.h>
 
-/* The row kernel's numbers, which 05_select.cu asserts against the kernel's own. */
+/* What the kernels can do, and what was fastest. Their own numbers are in plan.h. */
 enum {
-    ROW_MAX_K = 4096,
-    ROW_THREADS = 512,
     ROW_BLOCKS_PER_SM = 2,    /* what its registers allow */
-    ROW_FIXED_SHARED = 40960, /* refiner, state and sample, at most */
     ROW_MIN_CAPACITY = 8192,  /* four times a k of 2048: a proposal for 2k scores overfills it once in a million rows */
-    PIPELINED_MAX_K = 4096,
-    PIPELINED_THREADS = 928,
-    PIPELINED_CAPACITY = 5632,
-    PIPELINED_SHARED = 232448,
-    SPLIT_THREADS = 512,
     SPLIT_MIN_PART = 2048,    /* scores that a block of a split row gets at the least */
     SPLIT_FEW_SCORES = 8192,  /* a block with no more has half of the threads */
     SPLIT_CLUSTER_PART = 32768, /* in a cluster from here on, twice as many blocks that meet in memory, which takes 2 us more, are faster */
     SPLIT_PARTS = 64,           /* of them; a column to read from each ends what they gain */
     SPLIT_LONG_PARTS = 128,     /* .. of rows of more than SPLIT_LONG_ROW */
     SPLIT_LONG_ROW = 2097152,
-    SPLIT_FIXED_SHARED = 26624, /* refiner, team and state, at most */
-    SPLIT_TEAM_ROW = 2048,      /* bytes of workspace: a row's, and of each of its blocks */
-    SPLIT_TEAM_PART = 2048,
-    SPLIT_TILES_SHARED = 32768, /* a tile a warp */
     SPLIT_MAX_DEPTH = 4,
-    DIRECT_THREADS = 1024,    /* of a block that has a multiprocessor to itself; two have half of that, more a quarter */
     DIRECT_MAX_RESIDENT = 4,  /* what its registers allow */
     DIRECT_MAX_LENGTH = 65000, /* positions are 16 bits */
     DIRECT_FEW_SCORES = 16384, /* a row of so many keeps no more than half of those threads busy */
-    DIRECT_FIXED_SHARED = 4864, /* state */
     HEADER_COUNTERS = (TOPKIT_WORKSPACE_HEADER - 16) / 4, /* behind the queue */
-    ANY_K_FIXED_SHARED = 57344,
     ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
-    AUTO_BUFFERED_K = 8192,     /* AUTO still takes a route with a buffer up to this k: 237 us against 318 for 256 rows of 512K */
+    AUTO_ROW_K = 8192,          /* AUTO still takes the row route up to this k: 237 us against 318 by the one for any, 256 rows of 512K */
+    AUTO_SPLIT_K = 20480,       /* .. and split rows up to this one, which fits beside a tile for each warp: 15 us against 169 for a row */
     AUTO_DIRECT_FEWEST = 16384, /* AUTO takes the direct route up to this length: of rows that clusters of 8 blocks could share, */
     AUTO_DIRECT_FEW = 32768,    /* with at most a row a multiprocessor, */
     AUTO_DIRECT_MANY = 24576,   /* and with more, of which two must lie on chip together */
@@ -50,18 +36,21 @@ static int sort_room(int k) { return k + ((k + 3) / 4 * 4 + k * 2 + 7) / 8; }
 
 /* What the row kernel's buffer must hold at the least: k and a tile (of 16-bit scores, the larger one), so that a compaction makes room,
  * and what the sorter needs. */
-static int row_least_capacity(int k) { return sort_room(k) > k + 1024 ? sort_room(k) : k + 1024; }
+static int row_least_capacity(int k, int order) {
+    return order != TOPKIT_ORDER_NONE && sort_room(k) > k + 1024 ? sort_room(k) : k + 1024;
+}
 
 static bool can_pipeline(int k, const topkit_device_facts *device) {
-    return device->arch >= 90 && device->shared_per_block >= PIPELINED_SHARED &&
-           device->shared_per_sm >= PIPELINED_SHARED + SYSTEM_SHARED && device->threads_per_sm >= PIPELINED_THREADS && k <= PIPELINED_MAX_K;
+    return device->arch >= 90 && device->shared_per_block >= TOPKIT_PLAN_PIPELINED_SHARED &&
+           device->shared_per_sm >= TOPKIT_PLAN_PIPELINED_SHARED + SYSTEM_SHARED &&
+           device->threads_per_sm >= TOPKIT_PLAN_PIPELINED_THREADS && k <= TOPKIT_PLAN_MAX_K;
 }
 
 static int plan_pipelined(const topkit_device_facts *device, int rows, int k, topkit_plan *p) {
     if (!can_pipeline(k, device)) return TOPKIT_ERROR_DEVICE;
-    p->threads = PIPELINED_THREADS;
-    p->capacity = PIPELINED_CAPACITY;
-    p->shared_bytes = PIPELINED_SHARED;
+    p->threads = TOPKIT_PLAN_PIPELINED_THREADS;
+    p->capacity = TOPKIT_PLAN_PIPELINED_CAPACITY;
+    p->shared_bytes = TOPKIT_PLAN_PIPELINED_SHARED;
     p->blocks = at_most(rows, device->sm_count);
     p->density = 64;
     p->width = 16;
@@ -70,13 +59,13 @@ static int plan_pipelined(const topkit_device_facts *device, int rows, int k, to
 
 /* Blocks of the row kernel or of any k: `fixed` bytes and `capacity` candidates, where so many fit, but no fewer than `least`. */
 static int plan_blocks(const topkit_device_facts *device, int rows, int fixed, int capacity, int least, topkit_plan *p) {
-    p->threads = ROW_THREADS;
+    p->threads = TOPKIT_PLAN_ROW_THREADS;
     const int fits = device->shared_per_block > fixed ? (device->shared_per_block - fixed) / 8 / 512 * 512 : 0;
     p->capacity = at_most(capacity, fits); /* a smaller buffer is compacted, or counted for, more often: slower, never wrong */
     if (p->capacity < least) return TOPKIT_ERROR_DEVICE;
     p->shared_bytes = fixed + p->capacity * 8;
     int resident = device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED);
-    resident = at_most(at_most(resident, device->threads_per_sm / ROW_THREADS), ROW_BLOCKS_PER_SM);
+    resident = at_most(at_most(resident, device->threads_per_sm / TOPKIT_PLAN_ROW_THREADS), ROW_BLOCKS_PER_SM);
     if (resident < 1) return TOPKIT_ERROR_DEVICE;
     p->blocks = at_most(rows, device->sm_count * resident);
     return TOPKIT_OK;
@@ -85,13 +74,14 @@ static int plan_blocks(const topkit_device_facts *device, int rows, int fixed, i
 static int row_capacity(int k) { return 3 * k > ROW_MIN_CAPACITY ? (3 * k + 511) / 512 * 512 : ROW_MIN_CAPACITY; }
 
 /* Any k by score too, whose rows the row kernel serves with a larger buffer. */
-static int plan_row(const topkit_device_facts *device, int rows, int k, topkit_plan *p) {
-    return plan_blocks(device, rows, ROW_FIXED_SHARED, row_capacity(k), row_least_capacity(k), p);
+static int plan_row(const topkit_device_facts *device, int rows, int k, int order, topkit_plan *p) {
+    return plan_blocks(device, rows, TOPKIT_PLAN_ROW_FIXED_SHARED, row_capacity(k), row_least_capacity(k, order), p);
 }
 
-static int plan_any_k(const topkit_device_facts *device, int rows, topkit_plan *p) {
+static int plan_any_k(const topkit_device_facts *device, int rows, int k, int order, topkit_plan *p) {
+    if (order == TOPKIT_ORDER_SCORE) return plan_row(device, rows, k, order, p);
     p->density = 32;
-    return plan_blocks(device, rows, ANY_K_FIXED_SHARED, ANY_K_CAPACITY, ANY_K_LEAST_CAPACITY, p);
+    return plan_blocks(device, rows, TOPKIT_PLAN_ANY_K_FIXED_SHARED, ANY_K_CAPACITY, ANY_K_LEAST_CAPACITY, p);
 }
 
 /* Blocks that run at a time in clusters of a size, one a multiprocessor. A cluster lies in one graphics processing cluster, of 16 or 18
@@ -104,15 +94,15 @@ static int split_fits(const topkit_device_facts *device, int cluster) {
 /* As many blocks a row as fill the machine, one a multiprocessor, each with enough to do: those of a cluster, or, of parts so long that it
  * pays, as many as there are. */
 static int plan_split(const topkit_device_facts *device, int rows, int max_length, int k, int order, topkit_plan *p) {
-    const int room = device->shared_per_block - SPLIT_FIXED_SHARED;
-    if (SPLIT_THREADS > device->threads_per_sm || room < SPLIT_TILES_SHARED ||
+    const int room = device->shared_per_block - TOPKIT_PLAN_SPLIT_FIXED_SHARED;
+    if (TOPKIT_PLAN_SPLIT_THREADS > device->threads_per_sm || room < TOPKIT_PLAN_SPLIT_TILES_SHARED ||
         device->shared_per_block + SYSTEM_SHARED > device->shared_per_sm)
         return TOPKIT_ERROR_DEVICE;
     p->capacity = row_capacity(k);
-    if (p->capacity > (room - SPLIT_TILES_SHARED) / 8) p->capacity = (room - SPLIT_TILES_SHARED) / 8 / 512 * 512;
-    if (p->capacity < row_least_capacity(k)) return TOPKIT_ERROR_DEVICE;
-    p->depth = at_most((room - p->capacity * 8) / SPLIT_TILES_SHARED, SPLIT_MAX_DEPTH);
-    p->shared_bytes = SPLIT_FIXED_SHARED + p->capacity * 8 + p->depth * SPLIT_TILES_SHARED;
+    if (p->capacity > (room - TOPKIT_PLAN_SPLIT_TILES_SHARED) / 8) p->capacity = (room - TOPKIT_PLAN_SPLIT_TILES_SHARED) / 8 / 512 * 512;
+    if (p->capacity < row_least_capacity(k, order)) return TOPKIT_ERROR_DEVICE;
+    p->depth = at_most((room - p->capacity * 8) / TOPKIT_PLAN_SPLIT_TILES_SHARED, SPLIT_MAX_DEPTH);
+    p->shared_bytes = TOPKIT_PLAN_SPLIT_FIXED_SHARED + p->capacity * 8 + p->depth * TOPKIT_PLAN_SPLIT_TILES_SHARED;
     if (device->arch >= 90) {
         p->cluster = 16;
         while (p->cluster > 1 &&
@@ -123,13 +113,12 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
     const int most = at_most(device->sm_count / rows, max_length > SPLIT_LONG_ROW ? SPLIT_LONG_PARTS : SPLIT_PARTS);
     if (rows <= HEADER_COUNTERS && max_length / p->cluster >= SPLIT_CLUSTER_PART && most >= 2 * p->cluster) {
         p->parts = most;
-        p->slot = SPLIT_TEAM_ROW + (long long)most * SPLIT_TEAM_PART + (order == TOPKIT_ORDER_NONE ? 0 : (k + 1) / 2 * 16LL);
+        p->slot = TOPKIT_PLAN_SPLIT_TEAM_ROW + (long long)most * TOPKIT_PLAN_SPLIT_TEAM_PART;
+        if (order != TOPKIT_ORDER_NONE) p->slot += (k + 1) / 2 * 16LL;
         p->workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * (size_t)p->slot;
     }
-    p->threads = max_length / p->parts <= SPLIT_FEW_SCORES ? SPLIT_THREADS / 2 : SPLIT_THREADS;
-    const long long blocks = (long long)rows * p->parts;
-    if (blocks > TOPKIT_MAX_ROWS) return TOPKIT_ERROR_SHAPE;
-    p->blocks = (int)blocks;
+    p->threads = max_length / p->parts <= SPLIT_FEW_SCORES ? TOPKIT_PLAN_SPLIT_THREADS / 2 : TOPKIT_PLAN_SPLIT_THREADS;
+    p->blocks = rows * p->parts; /* one part, or no more than there are multiprocessors */
     p->width = 8; /* one sector: every block reads the sample */
     return TOPKIT_OK;
 }
@@ -137,7 +126,7 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
 /* A row as it lies in shared memory (topkit_resident_bytes), a list of `capacity` positions behind it, and what is to be sorted. */
 static int direct_shared(int max_length, int k, int order, int capacity) {
     const int room = order == TOPKIT_ORDER_NONE ? 0 : (sort_room(k) + 15) / 16 * 128;
-    return DIRECT_FIXED_SHARED + room + (max_length + 6) / 4 * 16 + capacity * 2;
+    return TOPKIT_PLAN_DIRECT_FIXED_SHARED + room + (max_length + 6) / 4 * 16 + capacity * 2;
 }
 
 /* As many blocks a multiprocessor as their rows leave room for; the more there are, the fewer threads need wait for each other. */
@@ -146,7 +135,8 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
     p->capacity = (at_most(k, max_length) + 7) / 8 * 8;
     p->shared_bytes = direct_shared(max_length, k, order, p->capacity);
     if (p->shared_bytes > device->shared_per_block) return TOPKIT_ERROR_OPTION;
-    if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || DIRECT_THREADS > device->threads_per_sm) return TOPKIT_ERROR_DEVICE;
+    if (p->shared_bytes + SYSTEM_SHARED > device->shared_per_sm || TOPKIT_PLAN_DIRECT_THREADS > device->threads_per_sm)
+        return TOPKIT_ERROR_DEVICE;
     /* Of as many blocks a multiprocessor as fit, those whose rounds take least; how long one takes with 1 to 4 of them was measured. */
     static const int cost[] = {0, 6, 8, 11, 14};
     const int most = at_most(device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED), DIRECT_MAX_RESIDENT);
@@ -159,17 +149,18 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
             least = time;
         }
     }
-    p->threads = resident > 2 ? DIRECT_THREADS / 4 : resident > 1 || max_length <= DIRECT_FEW_SCORES ? DIRECT_THREADS / 2 : DIRECT_THREADS;
+    const int fewer = resident > 2 ? 4 : resident > 1 || max_length <= DIRECT_FEW_SCORES ? 2 : 1;
+    p->threads = TOPKIT_PLAN_DIRECT_THREADS / fewer;
     p->blocks = at_most(rows, device->sm_count * resident);
     return TOPKIT_OK;
 }
 
 /* What was fastest on an H200 (docs/performance.md has the table); on devices that are not alike it is as good a guess as any. */
 static int auto_route(const topkit_device_facts *device, int rows, int max_length, int k, int order) {
-    if (k > AUTO_BUFFERED_K) return TOPKIT_ROUTE_ANY_K;
-    if (k > ROW_MAX_K) {
+    if (k > TOPKIT_PLAN_MAX_K) {
         const bool splits = device->arch >= 90 && rows <= device->sm_count && max_length > AUTO_DIRECT_FEW && order == TOPKIT_ORDER_NONE;
-        return splits ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
+        if (splits && k <= AUTO_SPLIT_K) return TOPKIT_ROUTE_SPLIT;
+        return k <= AUTO_ROW_K ? TOPKIT_ROUTE_ROW : TOPKIT_ROUTE_ANY_K;
     }
     const bool few = rows <= device->sm_count, fewest = device->arch >= 90 && 8LL * rows <= split_fits(device, 8);
     if (max_length <= (fewest ? AUTO_DIRECT_FEWEST : few ? AUTO_DIRECT_FEW : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
@@ -185,13 +176,14 @@ static int plan_route(const topkit_device_facts *device, int rows, int max_lengt
     p.width = 4;
     p.cluster = p.parts = 1;
     p.early_start = device->arch >= 90;
+    p.shared_limit = device->shared_per_block;
     p.workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
     switch (route) {
         case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, k, &p); break;
         case TOPKIT_ROUTE_SPLIT: status = plan_split(device, rows, max_length, k, order, &p); break;
         case TOPKIT_ROUTE_DIRECT: status = plan_direct(device, rows, max_length, k, order, &p); break;
-        case TOPKIT_ROUTE_ANY_K: status = order == TOPKIT_ORDER_SCORE ? plan_row(device, rows, k, &p) : plan_any_k(device, rows, &p); break;
-        default: status = plan_row(device, rows, k, &p); break;
+        case TOPKIT_ROUTE_ANY_K: status = plan_any_k(device, rows, k, order, &p); break;
+        default: status = plan_row(device, rows, k, order, &p); break;
     }
     if (status == TOPKIT_OK) *plan = p;
     return status;
@@ -203,8 +195,8 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     if (k < 0 || k > TOPKIT_MAX_LENGTH) return TOPKIT_ERROR_K;
     if (order < TOPKIT_ORDER_NONE || order > TOPKIT_ORDER_SCORE) return TOPKIT_ERROR_OPTION;
     if (route < TOPKIT_ROUTE_AUTO || route > TOPKIT_ROUTE_ANY_K) return TOPKIT_ERROR_OPTION;
-    const bool any_k = route == TOPKIT_ROUTE_ANY_K || (route == TOPKIT_ROUTE_AUTO && k > ROW_MAX_K);
-    if (any_k ? order == TOPKIT_ORDER_SCORE && k > ANY_K_MAX_SORTED : k > ROW_MAX_K) return TOPKIT_ERROR_K;
+    const bool any_k = route == TOPKIT_ROUTE_ANY_K || (route == TOPKIT_ROUTE_AUTO && k > TOPKIT_PLAN_MAX_K);
+    if (any_k ? order == TOPKIT_ORDER_SCORE && k > ANY_K_MAX_SORTED : k > TOPKIT_PLAN_MAX_K) return TOPKIT_ERROR_K;
     if (rows == 0 || k == 0) {
         const topkit_plan nothing = {0};
         *plan = nothing;
@@ -212,7 +204,7 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
     }
     if (device->arch < 80 || device->sm_count < 1) return TOPKIT_ERROR_DEVICE;
     if (route != TOPKIT_ROUTE_AUTO) return plan_route(device, rows, max_length, k, order, route, plan);
-    const int best = auto_route(device, rows, max_length, k, order), last = k > ROW_MAX_K ? TOPKIT_ROUTE_ANY_K : TOPKIT_ROUTE_ROW;
+    const int best = auto_route(device, rows, max_length, k, order), last = k > TOPKIT_PLAN_MAX_K ? TOPKIT_ROUTE_ANY_K : TOPKIT_ROUTE_ROW;
     const int status = plan_route(device, rows, max_length, k, order, best, plan);
     return status == TOPKIT_OK || best == last ? status : plan_route(device, rows, max_length, k, order, last, plan); /* needs least */
 }

@@ -20,6 +20,24 @@ extern "C" {
  * else there, so that a workspace may go from one route and shape to another. */
 #define TOPKIT_WORKSPACE_HEADER 1024
 
+/* The kernels' own numbers, as 05_select.cu asserts: threads, and bytes of shared memory that do not depend on the shape, at most. */
+enum {
+    TOPKIT_PLAN_MAX_K = 4096,             /* of any route but the one for any k, where a caller asks for it */
+    TOPKIT_PLAN_ROW_THREADS = 512,        /* any k too */
+    TOPKIT_PLAN_ROW_FIXED_SHARED = 40960, /* refiner, state and sample */
+    TOPKIT_PLAN_PIPELINED_THREADS = 928,
+    TOPKIT_PLAN_PIPELINED_CAPACITY = 5632,
+    TOPKIT_PLAN_PIPELINED_SHARED = 232448,  /* all of it */
+    TOPKIT_PLAN_SPLIT_THREADS = 512,        /* or a half of that */
+    TOPKIT_PLAN_SPLIT_FIXED_SHARED = 26624, /* refiner, team and state */
+    TOPKIT_PLAN_SPLIT_TILES_SHARED = 32768, /* a tile a warp */
+    TOPKIT_PLAN_SPLIT_TEAM_ROW = 2048,      /* bytes of workspace: a row's, and of each of its blocks */
+    TOPKIT_PLAN_SPLIT_TEAM_PART = 2048,
+    TOPKIT_PLAN_DIRECT_THREADS = 1024, /* of a block that has a multiprocessor to itself; two have half of that, more a quarter */
+    TOPKIT_PLAN_DIRECT_FIXED_SHARED = 4864,
+    TOPKIT_PLAN_ANY_K_FIXED_SHARED = 57344
+};
+
 typedef struct topkit_device_facts {
     int arch;             /* compute capability, major * 10 + minor */
     int sm_count;         /* multiprocessors that the launch may fill */
@@ -34,6 +52,7 @@ typedef struct topkit_plan {
     int threads;            /* a block */
     int capacity;           /* candidates that a block's buffer holds */
     int shared_bytes;       /* dynamic shared memory of a block */
+    int shared_limit;       /* .. and the most that a launch on this device may ask for */
     int density, width;     /* sampler: scores for one sample, samples in one vector */
     int parts;              /* split rows: blocks of a row; 1 otherwise */
     int cluster;            /* .. that are a cluster where parts == cluster; else the launch is cooperative, and such clusters would do */

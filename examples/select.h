@@ -28,8 +28,8 @@ typedef enum topkit_status {
     TOPKIT_ERROR_K = 3,          /* k negative, or above what the route supports in this order */
     TOPKIT_ERROR_STRIDE = 4,     /* row_stride negative, index_stride or value_stride below k, column_stride other than 1 */
     TOPKIT_ERROR_SCORE_TYPE = 5, /* not one of the listed score types, or one that the route does not read */
-    TOPKIT_ERROR_OPTION = 6,     /* ties, order or route is not one of the listed values */
-    TOPKIT_ERROR_WORKSPACE = 7,  /* workspace null, misaligned or smaller than topkit_select_workspace asks for */
+    TOPKIT_ERROR_OPTION = 6,     /* ties, order or route is not one of the listed values, or the route does not take rows so long */
+    TOPKIT_ERROR_WORKSPACE = 7,  /* workspace null, misaligned, or smaller than needed: topkit_select_workspace */
     TOPKIT_ERROR_DEVICE = 8,     /* no device, or one that is older than compute capability 8.0 or lacks shared memory */
     TOPKIT_ERROR_LAUNCH = 9      /* the CUDA runtime refused the launch; cudaGetLastError has been consumed */
 } topkit_status;

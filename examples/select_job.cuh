@@ -1,6 +1,6 @@
 /* select_job.cuh: what the reference kernels share: one launch's arguments, and how a row of it is found, sampled, delivered and counted.
  *
- * A job is passed to the kernel by value. Nothing here synchronises; every function is called by whoever needs its answer.
+ * A job is passed to the kernel by value. Functions are called by whoever needs the answer; those for a whole group say so.
  */
 #ifndef TOPKIT_SELECT_JOB_CUH
 #define TOPKIT_SELECT_JOB_CUH
@@ -79,9 +79,9 @@ TOPKIT_JOB_FN int topkit_job_sampled(topkit_group g, topkit_row_of<SCORE>, topki
  * in ten thousand or less has fewer than k scores above the threshold; or, where that is less, three quarters of the way from k to the
  * capacity: overfull buffers are compacted, which costs less than a row that is read again. Where scores of neighbours are alike
  * (crowded) a sample is worth less. */
-TOPKIT_JOB_FN int topkit_job_rank(const topkit_select_job &job, int length, int count, bool crowded) {
-    const int expected = (int)((unsigned)job.k * (unsigned)count / (unsigned)length); /* at most 2^14 times 2^14 */
-    const int most = (int)((unsigned)(job.k + 3 * job.capacity) / 4 * (unsigned)count / (unsigned)length);
+TOPKIT_JOB_FN int topkit_job_rank(const topkit_select_job &job, int capacity, int length, int count, bool crowded) {
+    const int expected = (int)((unsigned)job.k * (unsigned)count / (unsigned)length); /* k below 2^15, and below 2^14 samples */
+    const int most = (int)((unsigned)(job.k + 3 * capacity) / 4 * (unsigned)count / (unsigned)length);
     const int safe = expected + (int)((crowded ? 6.4f : 4.5f) * sqrtf((float)(expected + 1)));
     const int rank = (safe < most ? safe : most) + 1;
     return rank < TOPKIT_JOB_MIN_RANK ? TOPKIT_JOB_MIN_RANK : rank;
@@ -108,19 +108,19 @@ TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row_of
     return row.length <= job.k && (job.order != TOPKIT_ORDER_SCORE || row.length <= 1);
 }
 
-/* Refines items[0 .. held) to the row's answer and writes it in the order asked for, behind the `above` that were written already (none
- * where an order is asked for: items must have topkit_sort_room(k) then). The whole group; ends with a barrier. */
+/* Refines items[0 .. held), of which the row needs one at the least, to the row's answer and writes it in the order asked for (items must
+ * have topkit_sort_room(k) where there is one). The whole group; ends with a barrier. */
 template <int TIES, typename SCORE>
 TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &job, int r, topkit_row_of<SCORE> row,
-                                      topkit_candidate *items, int held, int above, topkit_refiner_storage *s) {
+                                      topkit_candidate *items, int held, topkit_refiner_storage *s) {
     const topkit_sink_pairs_of<SCORE> sink = topkit_job_sink<SCORE>(job, r);
     const int wanted = row.length < job.k ? row.length : job.k;
+    static_assert(TOPKIT_ORDER_INDEX == TOPKIT_BY_INDEX && TOPKIT_ORDER_SCORE == TOPKIT_BY_SCORE, "select.h");
     if (job.order == TOPKIT_ORDER_NONE) {
-        if (wanted > above) topkit_refine<TIES>(g, items, held, wanted - above, topkit_job_behind(sink, above), s);
-        else topkit_group_sync(g);
+        topkit_refine<TIES>(g, items, held, wanted, sink, s);
     } else {
         topkit_refine_keep(g, items, held, topkit_refine_cut<TIES>(g, items, held, wanted, s), s);
-        topkit_sort(g, items, wanted, job.order == TOPKIT_ORDER_SCORE ? TOPKIT_BY_SCORE : TOPKIT_BY_INDEX, sink, &s->digit);
+        topkit_sort(g, items, wanted, job.order, sink, &s->digit);
     }
     topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);
 }

@@ -244,7 +244,7 @@ struct fused_case {
         static int turn, calls;
         calls++;
         for (int ties = 0; ties < 2; ties++, turn++) {
-            if (SANITIZED && ties != calls % 2) continue;
+            if (BRIEF && ties != calls % 2) continue;
             static const int splits[] = {1, 0, 3};
             run(k, ties, turn % 3, k <= 2048 && tokens <= TOPKIT_FUSED_SPLIT_TOKENS ? splits[turn % 3] : 1);
         }

@@ -73,7 +73,8 @@ MUTATIONS = [
     # digits and thresholds
     mutation("one bit too few is dropped", DIGIT, "return bits > TOPKIT_DIGIT_BITS ? bits - TOPKIT_DIGIT_BITS : 0;",
              "return bits > TOPKIT_DIGIT_BITS + 1 ? bits - TOPKIT_DIGIT_BITS - 1 : 0;", "threshold refiner"),
-    mutation("a rank is looked for one bin lower", DIGIT, "while (above + s->histogram[bin] < rank)", "while (above + s->histogram[bin] <= rank)", "threshold refiner"),
+    mutation("a rank is looked for one bin lower", DIGIT, "while (above + s->histogram[bin] < rank)",
+             "while (above + s->histogram[bin] <= rank)", "threshold refiner"),
     mutation("the histogram is not cleared", DIGIT, "clear && i < end; i++)", "clear && i + 1 < end; i++)", "threshold refiner"),
     mutation("no barrier before the warps' sums are read", DIGIT, "if (lane == 0) s->warp_sums[warp] = total;\n    topkit_group_sync(g);",
              "if (lane == 0) s->warp_sums[warp] = total;", "refiner", RACES),
@@ -97,7 +98,8 @@ MUTATIONS = [
              "refiner"),
     mutation("the region's last value is above it", REFINER, "kind[u] = value > edge ?", "kind[u] = value >= edge ?", "refiner"),
     mutation("the region's first value is below it", REFINER, ": value >= r.low ? 65536u", ": value > r.low ? 65536u", "refiner"),
-    mutation("candidates that are not there are emitted", REFINER, "            if (left <= u * (int)g.size) kind[u] = 0;\n", "", "refiner"),
+    mutation("candidates that are not there are emitted", REFINER,
+             "            if (left <= u * (int)g.size) kind[u] = 0;\n", "", "refiner"),
     mutation("one boundary member more than there is room for", REFINER, "r.inside <= TOPKIT_BOUNDARY ||",
              "r.inside <= TOPKIT_BOUNDARY + 1 ||", "refiner"),
     mutation("a bin reaches into the next", REFINER, "r->span = (1u << shift) - 1;", "r->span = 1u << shift;", "refiner"),
@@ -123,14 +125,17 @@ MUTATIONS = [
              "if (base + total >= (unsigned)c.capacity) {", "collector"),
     mutation("a buffer takes one candidate too many", COLLECTOR, "if (base + total > (unsigned)c.capacity) {",
              "if (base + total > (unsigned)c.capacity + 1) {", "collector"),
-    mutation("the end of the buffer is not marked", COLLECTOR, "if (topkit_lane(g) == 0) atomicMin(&c.state->stored, base);", "", "collector"),
-    mutation("lanes write over each other", COLLECTOR, "*slot = c.items + base + below;\n    return true;", "*slot = c.items + base;\n    return true;", "collector"),
+    mutation("the end of the buffer is not marked", COLLECTOR,
+             "if (topkit_lane(g) == 0) atomicMin(&c.state->stored, base);", "", "collector"),
+    mutation("lanes write over each other", COLLECTOR, "*slot = c.items + base + below;\n    return true;",
+             "*slot = c.items + base;\n    return true;", "collector"),
     mutation("a tile across the bound is not looked at closely", COLLECTOR, "else exact |= tile->first + TOPKIT_TILE > gate.bound;", "",
              "candidate collector"),
     mutation("NaNs do not pass an open gate", COLLECTOR, "topkit_gate_is_open(gate)) mask = tile->valid;",
              "topkit_gate_is_open(gate)) mask = topkit_tile_mask(tile, gate.value) & tile->valid;", "collector"),
     mutation("the order's last tile is not visited", COLLECTOR,
-             "for (; n < tiles.count; n += (int)topkit_warps(g)) {", "for (; n < tiles.count - 1; n += (int)topkit_warps(g)) {", "collector"),
+             "for (; n < tiles.count; n += (int)topkit_warps(g)) {",
+             "for (; n < tiles.count - 1; n += (int)topkit_warps(g)) {", "collector"),
     mutation("a compacted buffer keeps its old end", COLLECTOR,
              "c.state->count = (unsigned)kept;\n        c.state->stored = (unsigned)c.capacity;", "c.state->count = (unsigned)kept;",
              "collector"),
@@ -173,7 +178,8 @@ MUTATIONS = [
     mutation("fewer groups than k make a bound", RESIDENT, "if (groups < k) bracket.low = 0;", "", "resident"),
     mutation("a member's index counts from the boundary", RESIDENT, "__float_as_uint(r.scores[position]), position - r.lead);",
              "__float_as_uint(r.scores[position]), position);", "resident"),
-    mutation("what fills up a vector ranks first", RESIDENT, "TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7fffffffu : 0xff800000u);\n#pragma unroll 1",
+    mutation("what fills up a vector ranks first", RESIDENT,
+             "TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7fffffffu : 0xff800000u);\n#pragma unroll 1",
              "0x7f800000u);\n#pragma unroll 1", "resident"),
     # order, sinks, signals, scheduler
     mutation("equals are not told apart by index", ORDER, "<< 32 | (unsigned)c.index;", "<< 32;", "order", quick=True),
@@ -277,7 +283,7 @@ class Builder:
     def program(self, folder, test, how, objects):
         """None, or what the compiler said. The program is FOLDER/TEST."""
         front = [folder + "/include", folder + "/examples", ROOT + "/include", ROOT + "/examples", ROOT + "/tests", ROOT + "/tests/simt"]
-        compiler = ["g++"] if how == PLAIN else ["clang++", "-fsanitize=thread", "-DTOPKIT_TEST_SANITIZED=1"]
+        compiler = ["g++"] if how == PLAIN else ["clang++", "-fsanitize=thread", "-DTOPKIT_TEST_BRIEF=1"]
         operator = folder + "/examples/05_select.cu"
         operator = operator if os.path.exists(operator) else ROOT + "/examples/05_select.cu"
         sources = [ROOT + "/tests/test_%s.cu" % test] + ([operator] if test.startswith("select_") else [])

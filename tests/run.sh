@@ -19,6 +19,7 @@ quick= # without a GPU nobody runs the GPU's code here, and tests/build/spills.s
 if [ "$gpu" = none ] && [ $cuda = enabled ] && echo | nvcc --Ofast-compile=max -x cu -E - >/dev/null 2>&1; then
     quick=-Dcuda_args=--Ofast-compile=max
 fi
+[ "$gpu" != none ] || quick="$quick -Ddebug=false" # half of some compilations; tests and sanitizers have line numbers all the same
 configure "$folder" -Dcuda=$cuda -Dgpu_archs="$arch" -Dtests=enabled -Dexecutor=enabled $quick
 
 say "building"

@@ -190,7 +190,7 @@ static __global__ void collector_worked(const float *scores, collector_record *o
     const topkit_group g = topkit_group_block();
     const topkit_collector c = {items, 1024, stage, state};
     const topkit_row row = {scores, 2048};
-    topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+    topkit_gate open = topkit_gate_open();
     topkit_refiner_init(g, r);
     if (g.thread == 0) {
         topkit_collector_clear(c);

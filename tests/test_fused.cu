@@ -129,6 +129,7 @@ TEST_CASE("F01 exact arithmetic: a plateau of zeros, heavy ties, any number of p
     if (!device_has_it()) return;
     for (int heads : {32, 64}) {
         for (int n : {1, 100, 2048, 2049}) {
+            if (BRIEF && n == 2048) continue;
             fused_case c(3, heads, n);
             c.integers(n);
             c.check(n == 100 ? 7 : test_size(2048, 512));
@@ -258,6 +259,7 @@ TEST_CASE("fused: rising and falling scores, all equal, k up to the limit") {
     if (!device_has_it()) return;
     const int n = test_size(40000, 6300);
     for (int kind = 0; kind < 3; kind++) {
+        if (BRIEF && kind == 1) continue;
         fused_case c(2, 64, n);
         c.levels([&](int i) { return kind == 0 ? i * 256 / n : kind == 1 ? 255 - i * 256 / n : 1; });
         c.check(kind == 2 ? 4096 : 300);
@@ -278,6 +280,7 @@ TEST_CASE("fused: a sample that sees only the best: found, and scanned once more
         fused_case c(3, 32, n);
         c.levels([&](int i) { return is_sampled(n, k, i) ? 200 + i % 50 : i % 190; });
         for (int ties = 0; ties < 2; ties++) {
+            if (BRIEF && ties != splits % 2) continue;
             c.run(k, ties, ties, splits);
             REQUIRE(c.stats.recoveries == (unsigned)(3 * test_size(2, 1)));
             REQUIRE(c.stats.rows == (unsigned)(3 * test_size(2, 1)));
@@ -291,7 +294,7 @@ TEST_CASE("fused: a sample that sees only the worst: buffers overflow, and are c
     fused_case c(test_size(8, 4), 64, n);
     c.levels([&](int i) { return is_sampled(n, k, i) ? i % 3 : 3 + i * 252 / n; });
     for (int ties = 0; ties < 2; ties++) {
-        for (int schedule = 0; schedule < test_size(1, 2); schedule++) {
+        for (int schedule = 0; schedule < test_size(1, BRIEF ? 1 : 2); schedule++) {
             c.run(k, ties, 2, 1);
             REQUIRE(c.stats.compactions >= (unsigned)c.tokens);
             REQUIRE(c.stats.recoveries == 0);
@@ -403,4 +406,14 @@ TEST_CASE("fused: more runs than blocks") {
     c.integers(31);
     for (int t = 0; t < c.tokens; t++) c.ends.push_back(t % 7 == 3 ? 0 : 1 + (t * 37) % 130);
     c.check(33);
+}
+
+/* Passes without tiles hold neither producer nor consumers up: only its part in "scanned" keeps the relay's announcements from being
+ * overwritten before it has looked at them. Without that it waits for tiles that were another run's. */
+TEST_CASE("fused: many runs in a row that have nothing to scan") {
+    if (!device_has_it()) return;
+    fused_case c(test_size(4000, 120), 64, 130);
+    c.integers(32);
+    for (int t = 0; t < c.tokens; t++) c.ends.push_back(t / 37 % 3 == 2 ? 1 + t % 130 : 0);
+    for (int schedule = 0; schedule < test_size(1, BRIEF ? 3 : 12); schedule++) c.run(20, schedule % 2, 0, 1);
 }

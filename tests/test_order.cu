@@ -137,3 +137,14 @@ TEST_CASE("order: a crowd at one place") {
         }
     });
 }
+
+TEST_CASE("order: groups of any size") {
+    every_size([](test_shape shape) {
+        for (const auto &kind : order_kinds) {
+            INFO(kind.name);
+            std::vector<topkit_candidate> items;
+            for (int i = 0; i < 1100; i++) items.push_back({bits_of(kind.score(i, 1100)), kind.index(i, 1100)});
+            check_both(shape, items);
+        }
+    });
+}

@@ -72,6 +72,7 @@ static const char *plan_fault(const topkit_plan &p, int rows, int k, int order, 
     if (p.blocks < 1) return "no blocks";
     if (p.threads < 32 || p.threads > 1024 || p.threads % 32) return "threads";
     if (p.shared_bytes < 0 || p.shared_bytes > d.shared_per_block) return "more shared memory than a block may have";
+    if (p.shared_limit != d.shared_per_block) return "a limit of shared memory that depends on the shape";
     if (p.threads > d.threads_per_sm) return "more threads than a multiprocessor has";
     if (p.route == TOPKIT_ROUTE_ROW || p.route == TOPKIT_ROUTE_PIPELINED || p.route == TOPKIT_ROUTE_ANY_K) {
         const int each = (p.blocks + d.sm_count - 1) / d.sm_count; /* persistent blocks, all resident at once */
@@ -79,6 +80,7 @@ static const char *plan_fault(const topkit_plan &p, int rows, int k, int order, 
         if (each * (p.shared_bytes + 1024) > d.shared_per_sm || each * p.threads > d.threads_per_sm) return "more blocks than fit at once";
         const bool compacts = p.route != TOPKIT_ROUTE_ANY_K || order == TOPKIT_ORDER_SCORE;
         if (compacts && p.capacity < k + 1024) return "a buffer that a compaction may not make room in";
+        if (compacts && order != TOPKIT_ORDER_NONE && 8LL * p.capacity < 8LL * k + (k + 3) / 4 * 4 + 2 * k) return "no room to sort";
         if (p.workspace_bytes > 65536 + 4 * (size_t)rows) return "workspace above 64 KB and 4 bytes a row";
     }
     if (p.route == TOPKIT_ROUTE_SPLIT) return split_fault(p, rows, k, order, d);
@@ -128,7 +130,9 @@ TEST_CASE("AUTO takes what was fastest on an H200") {
                  {265, 24577, 2048, TOPKIT_ROUTE_PIPELINED}, {8192, 1 << 20, 2048, TOPKIT_ROUTE_PIPELINED},
                  {8192, 24576, 2048, TOPKIT_ROUTE_DIRECT},   {8192, 24576, 4097, TOPKIT_ROUTE_ROW},
                  {1, 1 << 20, 8192, TOPKIT_ROUTE_SPLIT},     {8192, 24576, 8192, TOPKIT_ROUTE_ROW},
-                 {1, 1 << 20, 8193, TOPKIT_ROUTE_ANY_K},     {133, 1 << 20, 8192, TOPKIT_ROUTE_ROW}};
+                 {1, 1 << 20, 20480, TOPKIT_ROUTE_SPLIT},    {1, 1 << 20, 20481, TOPKIT_ROUTE_ANY_K},
+                 {132, 1 << 20, 8193, TOPKIT_ROUTE_SPLIT},   {133, 1 << 20, 8193, TOPKIT_ROUTE_ANY_K},
+                 {133, 1 << 20, 8192, TOPKIT_ROUTE_ROW},     {1, 32768, 8193, TOPKIT_ROUTE_ANY_K}};
     for (const auto &c : cases) {
         topkit_plan plan;
         INFO(c.rows << " rows of " << c.length << ", k " << c.k);
@@ -174,7 +178,7 @@ TEST_CASE("k up to 4096 on the row route, and no further") {
     REQUIRE(topkit_make_plan(10, 100000, -1, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_ROW, h200, &plan) == TOPKIT_ERROR_K);
 }
 
-TEST_CASE("Any k on one route, which AUTO takes above 8192") {
+TEST_CASE("Any k on one route, which AUTO takes where no other does") {
     const topkit_device_facts *h200 = &DEVICES[3].facts;
     for (int order : ORDERS) {
         const int most = order == TOPKIT_ORDER_SCORE ? 16384 : TOPKIT_MAX_LENGTH;
@@ -182,7 +186,7 @@ TEST_CASE("Any k on one route, which AUTO takes above 8192") {
             topkit_plan plan;
             for (int k : {4097, 8192, 8193, 16383, 16384, most - 1, most}) {
                 REQUIRE(topkit_make_plan(10, 1 << 20, k, order, route, h200, &plan) == TOPKIT_OK);
-                REQUIRE((plan.route == TOPKIT_ROUTE_ANY_K) == (route == TOPKIT_ROUTE_ANY_K || k > 8192));
+                REQUIRE((plan.route == TOPKIT_ROUTE_ANY_K) == (route == TOPKIT_ROUTE_ANY_K || k > (order == TOPKIT_ORDER_NONE ? 20480 : 8192)));
             }
             REQUIRE(topkit_make_plan(10, 1 << 20, most + 1, order, route, h200, &plan) == TOPKIT_ERROR_K);
             REQUIRE(topkit_make_plan(10, 1 << 20, 1, order, route, h200, &plan) == TOPKIT_OK);

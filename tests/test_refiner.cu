@@ -111,6 +111,7 @@ static __global__ void refiner_run(test_shape shape, unsigned *others, const top
     topkit_refine<TIES>(g, items, count, k_second, indices, s);
     if (k_second > 0) {
         const topkit_cut cut = topkit_refine_cut<TIES>(g, items, count, k_second, s);
+        topkit_refine_emit(g, items, count, cut, indices, s); /* the same, and nothing between that and the next call */
         const int kept = topkit_refine_keep(g, items, count, cut, s);
         if (g.thread == 0) *out.kept_count = kept;
         for (int i = (int)g.thread; i < kept; i += (int)g.size) out.kept[i] = items[kept - 1 - i]; /* of any thread */
@@ -219,5 +220,12 @@ TEST_CASE("refiner: every kind of float") {
         for (int k : {1, 20, 60, 300, 640, 690, 699}) check_both(shape, scores, k, 700 - k);
         for (int i = 0; i < 700; i++) scores[i] = i % 4 ? 0x7fc00000u + (unsigned)i : (uint32_t)hashed(8, i); /* mostly NaN */
         for (int k : {1, 100, 175, 176, 600}) check_both(shape, scores, k, 700 - k);
+    });
+}
+
+TEST_CASE("refiner: groups of any size") {
+    every_size([](test_shape shape) {
+        for (auto pattern : {low_bits_only, duplicates, denormals})
+            check_both(shape, row_of(1500, [&](int i) { return pattern(1500, i); }), 700, 300);
     });
 }

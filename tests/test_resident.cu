@@ -195,3 +195,13 @@ TEST_CASE("resident: every kind of float") {
         for (int k : {1, 100, 680}) check_both(shape, scores, k, 700, k % 4);
     });
 }
+
+/* With three warps a thread's bins did not end where the histogram did. */
+TEST_CASE("resident: groups of any size") {
+    every_size([](test_shape shape) {
+        for (int positions : {0, 300}) {
+            check_both(shape, row_of(1500, bell), 300, positions, 1);
+            check_both(shape, row_of(1500, [](int i) { return (float)(hashed(0, i) & 3); }), 300, positions, 2);
+        }
+    });
+}

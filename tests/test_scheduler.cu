@@ -83,6 +83,12 @@ TEST_CASE("scheduler: orders descend, segments tile the rows") {
     }
 }
 
+TEST_CASE("scheduler: groups of any size") {
+    every_size([](test_shape shape) {
+        for (const std::vector<int> &lengths : length_sets()) check_order(shape, lengths, 1 << 20, 0, 4096, nullptr);
+    });
+}
+
 TEST_CASE("scheduler: worked numbers") {
     everywhere([](test_shape shape) {
         std::vector<int> first;

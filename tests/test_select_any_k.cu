@@ -39,7 +39,7 @@ static void check_any_k(trial *t, int k) {
 
 TEST_CASE("Any k of any kind of values") {
     const int n = test_size(100003, 21001);
-    for (int kind = 0; kind < KINDS; kind += SANITIZED ? 3 : 1) {
+    for (int kind = 0; kind < KINDS; kind += BRIEF ? 3 : 1) {
         matrix m = matrix_of(test_size(10, 2), n, [](int, int) { return 0.0f; });
         m.row_stride = n + 1; /* every alignment */
         for (int r = 0; r < m.rows; r++) m.lengths.push_back(r % 5 == 4 ? n / 3 : n - r);
@@ -47,7 +47,7 @@ TEST_CASE("Any k of any kind of values") {
         trial t(m);
         INFO("kind " << kind);
         for (int k : {4097, 10000, n / 2, n - 1, n, n + 5}) {
-            if (!SANITIZED || k % 2) check_any_k(&t, k);
+            if (!BRIEF || k % 2) check_any_k(&t, k);
         }
     }
 }
@@ -55,7 +55,7 @@ TEST_CASE("Any k of any kind of values") {
 TEST_CASE("Every power of two and its neighbours, with no k left out") {
     const int n = test_size(70001, 17003);
     trial t(matrix_of(1, n, [n](int r, int i) { return value_of(RAMP, n, r, i); }));
-    for (int power = 1; power <= n; power *= SANITIZED ? 8 : 2) {
+    for (int power = 1; power <= n; power *= BRIEF ? 8 : 2) {
         for (int k : {power - 1, power, power + 1}) {
             if (k == 0) continue;
             t.answer_is(k, [=](int r, int i) { return permuted(n, r, i) >= n - k; });
@@ -120,7 +120,7 @@ TEST_CASE("A sample that misses the boundary changes nothing but the speed") {
  * that the buffer holds or nearly holds: k up to the last of them and into the band. */
 TEST_CASE("A sample of a plateau beside the boundary") {
     const int n = 24576, others = 5600;
-    for (int kind = 0; kind < 4; kind += SANITIZED ? 3 : 1) {
+    for (int kind = 0; kind < 4; kind += BRIEF ? 3 : 1) {
         const bool better = kind & 1;
         const uint32_t band = kind & 2 ? 1023 : 0;
         guarded stats(sizeof(topkit_select_stats));
@@ -157,7 +157,7 @@ TEST_CASE("A sample of a plateau beside the boundary") {
 TEST_CASE("A boundary at the first and at the last key") {
     const int n = test_size(100000, 20000);
     for (int share : {1, 50, 99}) { /* percent of the best */
-        if (SANITIZED && share != 50) continue;
+        if (BRIEF && share != 50) continue;
         for (uint32_t high : {0x7f800000u, 0x7fc00000u}) {
             for (uint32_t low : {0xff800000u, 0x7fc00000u}) {
                 trial t(matrix_of(1, n, [=](int r, int i) { return bits_float((int)(hashed(r, i) % 100) < share ? high : low); }));

@@ -303,7 +303,7 @@ TEST_CASE("half: sorted rows, and samples that see only the best or only the wor
 }
 
 TEST_CASE("half: random problems") {
-    const int problems = SANITIZED ? 50 : test_size(2000, 150);
+    const int problems = BRIEF ? 50 : test_size(2000, 150);
     for (int number = 0; number < problems; number++) {
         uint64_t state = (uint64_t)number * 0x9e3779b97f4a7c15u;
         const auto below = [&](int most) { return (int)(mixed(state += 0x9e3779b97f4a7c15u) % (uint64_t)most); };

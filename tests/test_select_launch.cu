@@ -3,6 +3,8 @@
 #include "flood.h"
 #include "topkit/ptx.cuh"
 
+#include <thread>
+
 static float ramp(int n, int r, int i) { return (float)permuted(n, r, i) * 0x1p-10f; }
 
 static cudaStream_t new_stream(unsigned flags = cudaStreamDefault) {
@@ -215,8 +217,45 @@ TEST_CASE("C08 order in a stream: late scores in, result out") {
 TEST_CASE("C09 the largest shared memory, then the smallest, then the largest") {
     const int n = test_size(70000, 14000), most = largest_k(TOPKIT_ROUTE_ROW, n);
     trial t(matrix_of(test_size(33, 2), n, [n](int r, int i) { return ramp(n, r, i); }));
+#ifdef TOPKIT_SIMT
+    const unsigned lowered = simt_shared_limits_lowered();
+#endif
     for (int k : {most, 1, most, 2048, most}) t.check(k);
+#ifdef TOPKIT_SIMT
+    REQUIRE(simt_shared_limits_lowered() == lowered);
+#endif
 }
+
+#ifndef TOPKIT_SIMT /* which is used from one host thread */
+static void call_often(topkit_select_params params, cudaStream_t stream, int *status) {
+    for (int i = 0; i < 2000 && *status == TOPKIT_OK; i++) *status = topkit_select(&params, stream);
+}
+
+/* The limit of dynamic shared memory is the kernel's, not the launch's: each call once set it to its own need, and one that needed little
+ * could do so between another one's setting and its launch, which then failed. */
+TEST_CASE("C09 two host threads, one with the largest shared memory and one with the smallest") {
+    const int n = 30000;
+    for (int route : {TOPKIT_ROUTE_ROW, TOPKIT_ROUTE_DIRECT, TOPKIT_ROUTE_SPLIT}) {
+        const int most = largest_k(route, n);
+        trial large(matrix_of(3, n, [](int r, int i) { return ramp(30000, r, i); }));
+        trial small(matrix_of(3, n / 4, [](int r, int i) { return ramp(7500, r, i); }));
+        if (!large.prepare(most, {route, TOPKIT_TIES_ANY, TOPKIT_ORDER_NONE})) continue;
+        REQUIRE(small.prepare(1, {route, TOPKIT_TIES_ANY, TOPKIT_ORDER_NONE}));
+        cudaStream_t streams[2] = {new_stream(), new_stream()};
+        int statuses[2] = {TOPKIT_OK, TOPKIT_OK};
+        std::thread other(call_often, small.now, streams[1], &statuses[1]);
+        call_often(large.now, streams[0], &statuses[0]);
+        other.join();
+        for (int i = 0; i < 2; i++) {
+            REQUIRE(statuses[i] == TOPKIT_OK);
+            settle(streams[i]);
+            CUDA_OK(cudaStreamDestroy(streams[i]));
+        }
+        large.verify();
+        small.verify();
+    }
+}
+#endif
 
 TEST_CASE("C12 score order does not depend on whether the row is longer than k") {
     for (int n : {1, 2, 500, 511, 512, 513, 9000}) {

@@ -10,7 +10,7 @@
 
 TEST_CASE("Random problems") {
     const uint64_t seed = (uint64_t)setting("TOPKIT_TEST_SEED", 1);
-    const int schedules = test_size(1, SANITIZED ? 1 : 4);
+    const int schedules = test_size(1, BRIEF ? 1 : 4);
     const int first = (int)setting("TOPKIT_TEST_FIRST", 0), cases = (int)setting("TOPKIT_TEST_CASES", test_size(4000, 400));
     int checked = 0;
     for (int number = first; number < first + cases; number++) {

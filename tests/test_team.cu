@@ -155,7 +155,7 @@ static void check_steps(team_shape shape, unsigned rank) {
 
 TEST_CASE("team: every block finds the bin of a rank, and its own place there") {
     for (unsigned rank : {1u, 2u, 300u, 1000000u}) under_all_schedules([&] { check_steps(next_shape(), rank); });
-#ifndef TOPKIT_TEST_SANITIZED /* more columns than a thread loads at once, and twice as many */
+#ifndef TOPKIT_TEST_BRIEF /* more columns than a thread loads at once, and twice as many */
     for (int blocks : {17, 33, 48}) check_steps({blocks, 256, true}, 100);
 #endif
 }

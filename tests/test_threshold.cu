@@ -205,6 +205,18 @@ TEST_CASE("threshold: worked numbers") {
     });
 }
 
+TEST_CASE("threshold: groups of any size") {
+    every_size([](test_shape shape) {
+        for (int count : {5, 700}) {
+            const score_bits sample = row_of(count, [](int i) { return uniform(4, i) * uniform(5, i); });
+            for (int rank : {1, 4, count / 2 + 1}) {
+                check_proposal(shape, sample, rank, rank + 2);
+                check_roughly(shape, sample, rank);
+            }
+        }
+    });
+}
+
 static __global__ void threshold_crowds(test_shape shape, unsigned *others, const float *sample, int count, int width, unsigned key,
                                         int *out) {
     TOPKIT_SHARED(memory);

@@ -131,7 +131,7 @@ static __global__ void select_by_compaction(const float *scores, int length, int
     const topkit_group block = topkit_group_block();
     const topkit_row row = {scores, length};
     const topkit_collector collector = {s.items, 1024, s.stage + topkit_warp_rank(block) * TOPKIT_TILE, &s.state};
-    const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+    const topkit_gate open = topkit_gate_open();
     const int wanted = length < k ? length : k;
     const topkit_sink_indices sink = {indices, 0};
     if (wanted == 0) return;
@@ -175,7 +175,7 @@ static __global__ void select_by_cluster(const float *scores, int length, int k,
     const int begin = rank * share < length ? rank * share : length, end = begin + share < length ? begin + share : length;
     const topkit_row own = {scores + begin, end - begin};
     const topkit_collector c = {s->items, 1024, s->stage + topkit_warp_rank(block) * TOPKIT_TILE, &s->state};
-    const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+    const topkit_gate open = topkit_gate_open();
     const topkit_sink_indices sink = {indices, 0};
     int held = 0;
     topkit_cluster_arrive(); // the search waits for it
@@ -258,7 +258,7 @@ static __global__ void select_bf16(const topkit_bf16 *scores, int length, int k,
     const topkit_group block = topkit_group_block();
     const topkit_row_of<topkit_bf16> row = {scores, length};
     const topkit_collector collector = {s.items, 512 + TOPKIT_HALF_TILE, s.stage + topkit_warp_rank(block) * TOPKIT_TILE, &s.state};
-    const topkit_gate open = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+    const topkit_gate open = topkit_gate_open();
     const int wanted = length < k ? length : k;
     const topkit_sink_pairs_of<topkit_bf16> sink = {indices, values, 0};
     if (wanted == 0) return;
@@ -403,7 +403,7 @@ static __global__ void compute_and_select(int length, int k, int *indices) {
     const topkit_group pick = topkit_group_warps(4, 4, 1); // never waits for the other warps but by signals
     const topkit_collector collector = {s.items, FUSED_CAPACITY, nullptr, &s.state}; // the stage is the chunk itself
     const int wanted = length < k ? length : k;
-    topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+    topkit_gate gate = topkit_gate_open();
     topkit_refiner_init(pick, &s.refiner);
     if (pick.thread == 0) topkit_collector_clear(collector);
     topkit_group_sync(pick);

@@ -9,7 +9,7 @@
  *       if (!test_enter(shape, others, &g)) return;
  *
  * and is launched by test_run inside everywhere([&](test_shape shape) { .. }), which repeats the body for every shape and, on the executor,
- * for every schedule: forward, reverse, and random ones, with and without preemption at atomics (two of the five under a sanitizer).
+ * for every schedule: forward, reverse, and random ones, with and without preemption at atomics (two of the five in a brief program).
  * Catch2's --rng-seed moves the seeds; a failure prints the one that it happened under.
  *
  * The oracle shares nothing with the library: scores are compared as floats, never by sort keys.
@@ -77,7 +77,7 @@ template <class BODY> static inline void under_all_schedules(BODY body) {
         int schedule;
         double preempt;
     } runs[] = {{SIMT_REVERSE, 0}, {SIMT_RANDOM, 0.3},
-#ifndef TOPKIT_TEST_SANITIZED /* what the sanitizers look for depends little on who runs first */
+#ifndef TOPKIT_TEST_BRIEF /* as in select_case.h */
                 {SIMT_FORWARD, 0}, {SIMT_FORWARD, 0.3}, {SIMT_RANDOM, 0},
 #endif
     };
@@ -101,6 +101,15 @@ template <class BODY> static inline void everywhere(BODY body) {
     for (test_shape shape : test_shapes) {
         INFO("warps " << shape.first << " to " << shape.first + shape.warps - 1 << " of " << shape.block_warps);
         under_all_schedules([&] { body(shape); });
+    }
+}
+
+/* A block of every number of warps that divides nothing much, and of a few that do. */
+template <class BODY> static inline void every_size(BODY body) {
+    for (unsigned warps : {1u, 2u, 3u, 5u, 6u, 7u, 12u, 15u, 24u}) {
+        const test_shape shape = {0, warps, warps};
+        INFO(warps << " warps");
+        body(shape);
     }
 }
 

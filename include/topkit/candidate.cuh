@@ -39,7 +39,8 @@ TOPKIT_FN topkit_gate topkit_gate_at(unsigned key, int bound) {
     return gate;
 }
 
-/* A gate that lets everything in, NaNs too. */
+/* Lets everything in, NaNs too. */
+TOPKIT_FN topkit_gate topkit_gate_open(void) { return topkit_gate_at(0, TOPKIT_INDEX_LIMIT); }
 TOPKIT_FN bool topkit_gate_is_open(topkit_gate gate) { return gate.key == 0 && gate.bound > 0; }
 
 TOPKIT_FN bool topkit_gate_admits(topkit_gate gate, unsigned bits, int index) {

@@ -20,7 +20,7 @@
  * Worked numbers: capacity 1024, k = 2, scores 0, 1, .. 2047 ascending, an open gate, one warp: tiles 0 and 1 fill the buffer, tile 2
  * finds no room (count 1536, stored 1024); compaction keeps 1022 and 1023 and the gate asks for more than 1022.0.
  *
- * Source: the warp scan of hit masks won over one atomic a candidate and over per-thread segments (docs/performance.md).
+ * Source: the warp scan of hit masks won over one atomic a candidate and over per-thread segments (measured in prototypes).
  */
 #ifndef TOPKIT_COLLECTOR_CUH
 #define TOPKIT_COLLECTOR_CUH
@@ -96,6 +96,7 @@ TOPKIT_FN bool topkit_collect_staged(topkit_group g, topkit_collector c, const f
 TOPKIT_FN int topkit_collect_lanes(topkit_group g, topkit_collector c, unsigned mates, unsigned hits, topkit_candidate **slot) {
     const int leader = __ffs((int)mates) - 1;
     unsigned total = 0, below = 0, base = 0;
+    TOPKIT_ASSERT(hits < 32);
 #pragma unroll
     for (int bit = 0; bit < 5; bit++) {
         const unsigned those = __ballot_sync(TOPKIT_FULL_MASK, hits >> bit & 1) & mates;
@@ -218,7 +219,7 @@ TOPKIT_FN int topkit_scan_begun(topkit_group g, topkit_row row, int k, topkit_ga
     const int warps = (int)topkit_warps(g);
     const unsigned lane = topkit_lane(g);
     int n = (int)topkit_warp_rank(g), d = 0;
-    TOPKIT_ASSERT(k >= 1 && c.capacity >= k + TOPKIT_TILE);
+    TOPKIT_ASSERT(k >= 1 && c.capacity >= k + TOPKIT_TILE && ahead >= 1 && ahead <= TOPKIT_AHEAD);
     for (;;) {
         for (; n < tiles.count; n += warps) {
             float *copied = c.stage + d * TOPKIT_TILE;

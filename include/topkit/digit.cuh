@@ -5,7 +5,8 @@
  *
  *   scope         group
  *   storage       topkit_digit_storage, 4.5 KB shared; the histogram is all zero before and after each step: init once, then sync
- *   sync          range: 1 barrier. find: sync the group between the last count and the call; 2 barriers inside, ends with one
+ *   sync          range: 1 barrier, behind which it reads the storage: another barrier must come before the next range or find. find: sync
+ *                 the group between the last count and the call; 2 barriers inside, ends with one
  *   determinism   yes
  *   cost          one shared atomic a value; all bins read once or twice, four at a time
  *
@@ -89,6 +90,7 @@ TOPKIT_FN topkit_digit_found topkit_digit_find(topkit_group g, topkit_digit_stor
         s->found.above = above;
         s->found.inside = s->histogram[bin];
     }
+    TOPKIT_ASSERT(rank >= 1 && (g.thread != g.size - 1 || above + sum >= rank)); /* the last thread has seen all values */
     for (unsigned i = begin; clear && i < end; i++) bins[fours - 1 - i] = none;
     topkit_group_sync(g);
     return s->found;

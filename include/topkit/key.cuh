@@ -65,7 +65,7 @@ TOPKIT_FN unsigned topkit_widen(float score) { return __float_as_uint(score); }
 TOPKIT_FN unsigned topkit_widen(topkit_bf16 score) { return topkit_bf16_bits(score.bits); }
 TOPKIT_FN unsigned topkit_widen(topkit_f16 score) { return topkit_f16_bits(score.bits); }
 
-TOPKIT_FN void topkit_narrow(unsigned bits, float *score) { *(unsigned *)score = bits; } /* as bits: a NaN must not pass a float unit */
+TOPKIT_FN void topkit_narrow(unsigned bits, float *score) { *score = __uint_as_float(bits); }
 TOPKIT_FN void topkit_narrow(unsigned bits, topkit_bf16 *score) { score->bits = (unsigned short)(bits >> 16); }
 TOPKIT_FN void topkit_narrow(unsigned bits, topkit_f16 *score) {
     const unsigned magnitude = bits & 0x7fffffffu, shift = 126u - (magnitude >> 23);
@@ -74,21 +74,6 @@ TOPKIT_FN void topkit_narrow(unsigned bits, topkit_f16 *score) {
     if (magnitude >= 0x47800000u) narrow = 0x7bffu;                                                         /* too large: the largest */
     if (magnitude >= 0x7f800000u) narrow = 0x7c00u | (magnitude >> 13 & 0x3ffu);
     score->bits = (unsigned short)((bits >> 16 & 0x8000u) | narrow);
-}
-
-/* 16-bit sort keys with the same order: two fit a register, so that a compare reads half the bytes and widens candidates only. */
-TOPKIT_FN unsigned short topkit_key16(unsigned short bits, unsigned infinity) {
-    const unsigned magnitude = bits & 0x7fffu;
-    if (magnitude > infinity) return (unsigned short)TOPKIT_KEY_NAN;
-    if (magnitude == 0) return 0x8000u;
-    return (unsigned short)((bits & 0x8000u) ? ~bits : bits | 0x8000u);
-}
-TOPKIT_FN unsigned short topkit_bf16_key(unsigned short bits) { return topkit_key16(bits, 0x7f80u); }
-TOPKIT_FN unsigned short topkit_f16_key(unsigned short bits) { return topkit_key16(bits, 0x7c00u); }
-
-/* Which of the two packed 16-bit keys reach the threshold: bit 0 the low half, bit 1 the high half. */
-TOPKIT_FN unsigned topkit_keys16_ge(unsigned pair, unsigned short threshold) {
-    return ((pair & 0xffffu) >= threshold ? 1u : 0u) | ((pair >> 16) >= threshold ? 2u : 0u);
 }
 
 #endif

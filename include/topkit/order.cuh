@@ -11,7 +11,7 @@
  *   storage       a topkit_digit_storage, whose histogram is zero before and after; behind the candidates 3 bytes for each: items must
  *                 have room for topkit_sort_room(count)
  *   sync          called by all threads of the group after a sync; 10 barriers, 6 more where many share a place; the network has about
- *                 log2(count)^2 / 2. Ends with a barrier
+ *                 log2(count)^2 / 2. Ends with a barrier, but for no candidates, where there is none
  *   determinism   yes: pairs are distinct, so the order is unique (score descending with equal scores by index; or index ascending)
  *   cost          5 reads of the candidates and 3 shared atomics for each; 3 reads and one more where many share a place. The network
  *                 reads them log2(count) * (log2(count) + 1) / 2 times
@@ -289,7 +289,7 @@ TOPKIT_FN void topkit__sort_network(topkit_group g, const topkit__sorter &m) {
 /* Hands items[0 .. count) to the sink, each to its slot in the order; the items themselves may be left in another one. */
 template <typename SINK>
 TOPKIT_FN void topkit_sort(topkit_group g, topkit_candidate *items, int count, int by, SINK sink, topkit_digit_storage *s) {
-    TOPKIT_ASSERT(count >= 0 && count <= TOPKIT_SORT_LIMIT);
+    TOPKIT_ASSERT(count >= 0 && count <= TOPKIT_SORT_LIMIT && (by == TOPKIT_BY_INDEX || by == TOPKIT_BY_SCORE));
     if (count == 0) return;
     topkit__sorter m = topkit__sort_begin(g, items, count, by, s);
     unsigned most = topkit__sort_places(g, m, s);

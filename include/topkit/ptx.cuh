@@ -26,7 +26,8 @@
 TOPKIT_FN unsigned topkit_shared_address(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
 #endif
 
-/* Named barrier `id` (1..15) among `threads` threads, whole warps; orders their memory accesses. */
+/* Named barrier `id` (0..15; 0 is __syncthreads's and topkit_group_block's) among `threads` threads, whole warps; orders their memory
+ * accesses. */
 TOPKIT_FN void topkit_bar_sync(unsigned id, unsigned threads) {
 #if TOPKIT_PTX
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -232,8 +233,8 @@ TOPKIT_FN void topkit_copy_async_wait(void) {
 #endif
 }
 
-/* Arrives at an mbarrier (as one of the arrivals that it counts) once all copies that the calling thread has begun are complete, and does not
- * wait for them. */
+/* Arrives at an mbarrier (as one of the arrivals that it counts) once all copies that the calling thread has begun are complete, and does
+ * not wait for them. */
 TOPKIT_FN void topkit_copy_async_arrive(unsigned long long *bar) {
 #if TOPKIT_PTX
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(topkit_shared_address(bar)) : "memory");

@@ -6,7 +6,8 @@
  *
  *   scope         group
  *   storage       topkit_refiner_storage, 7.6 KB shared. Init once, then sync; each call leaves it as it found it
- *   sync          called by all threads of the group; the candidates must be synced before. Each call ends with a barrier
+ *   sync          called by all threads of the group; the candidates must be synced before. Each call ends with a barrier but for a cut
+ *                 that selects all, and for k = 0
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
  *                 The order of emission is open in both
  *   cost          3 reads of the candidates (range, digit, emission), one shared atomic a candidate; a further digit step only where
@@ -197,10 +198,7 @@ TOPKIT_FN void topkit__boundary_list(topkit_group g, const topkit_candidate *ite
 template <int TIES>
 TOPKIT_FN topkit_cut topkit_refine_cut(topkit_group g, const topkit_candidate *items, int count, int k, topkit_refiner_storage *s) {
     TOPKIT_ASSERT(k >= 1 && k <= count);
-    if (k == count) {
-        topkit_group_sync(g); /* the counters that the last call cleared are seen by all */
-        return topkit_cut_at(0, TOPKIT_INDEX_LIMIT, 0xffffffffu);
-    }
+    if (k == count) return topkit_cut_at(0, TOPKIT_INDEX_LIMIT, 0xffffffffu);
     const topkit__region r = topkit__region_search<TIES>(g, items, count, k, s);
     if (r.inside == r.need) /* the whole region fits */
         return r.by_index ? topkit_cut_at(r.tie, (int)~r.low + 1, 0xffffffffu) : topkit_cut_at(r.low, TOPKIT_INDEX_LIMIT, 0xffffffffu);
@@ -221,6 +219,8 @@ TOPKIT_FN topkit_cut topkit_refine_cut(topkit_group g, const topkit_candidate *i
     return s->cut;
 }
 
+/* Whether the cut selects a candidate that is `present`. By whole warps, behind a barrier since the last call on the storage; who has
+ * looked at all candidates zeroes s->taken. */
 TOPKIT_FN bool topkit_cut_selects(topkit_group g, topkit_cut cut, topkit_candidate c, bool present, topkit_refiner_storage *s) {
     const unsigned key = topkit_key(c.bits);
     bool selected = present && (key > cut.key || (key == cut.key && c.index < cut.bound));
@@ -237,6 +237,7 @@ template <typename SINK>
 TOPKIT_FN void topkit_refine_emit(topkit_group g, const topkit_candidate *items, int count, topkit_cut cut, SINK sink,
                                   topkit_refiner_storage *s) {
     const topkit_candidate none = {0, 0};
+    topkit_group_sync(g); /* the counters that the last call zeroed are seen by all */
     for (int base = 0; base < count; base += (int)g.size) {
         const int i = base + (int)g.thread;
         const topkit_candidate c = i < count ? items[i] : none;
@@ -245,12 +246,13 @@ TOPKIT_FN void topkit_refine_emit(topkit_group g, const topkit_candidate *items,
         if (selected) topkit_sink_put(sink, (int)slot, c.index, c.bits);
     }
     topkit_group_sync(g);
-    if (g.thread == 0) s->counts[TOPKIT__EMITTED] = s->taken = 0; /* the next call's first barrier comes before anything is reserved */
+    if (g.thread == 0) s->counts[TOPKIT__EMITTED] = s->taken = 0; /* a barrier comes before anything is reserved again */
 }
 
 /* Moves the candidates that the cut selects to the front of the buffer, in place, and returns how many. Ends with a barrier. */
 TOPKIT_FN int topkit_refine_keep(topkit_group g, topkit_candidate *items, int count, topkit_cut cut, topkit_refiner_storage *s) {
     const topkit_candidate none = {0, 0};
+    topkit_group_sync(g); /* as in emit */
     for (int base = 0; base < count; base += (int)g.size) {
         const int i = base + (int)g.thread;
         const topkit_candidate c = i < count ? items[i] : none;

@@ -12,9 +12,10 @@
  *   storage       topkit_resident_storage, 4.6 KB shared, init once; topkit_resident_bytes(length) of shared memory for the row, aligned to
  *                 16 bytes, and 2 bytes for each of k positions behind it
  *   sync          copy: no barrier; a thread looks first at what it copied itself, and must have waited for that (topkit_copy_async_wait).
- *                 The five calls in their order, by all threads of the group: bound 4 barriers, list 1, search none (3 for a radix step),
- *                 emit 1, settle none. After emit the row's memory may be written again. Clear, with 1 barrier, makes the storage ready
- *                 for the next row's bound. Each call ends with a barrier but for settle and clear
+ *                 The five calls in their order, by all threads of the group: bound 4 barriers (1 where it finds no bounds, 7 where its
+ *                 first try fails), list 1 (3 where the list does not do), search none (3 for a radix step), emit 1, settle none. Each
+ *                 ends with a barrier but for settle, and for search where it has none. After emit the row's memory may be written
+ *                 again. Clear, with 1 barrier, makes the storage ready for the next row's bound
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
  *                 The order of emission is open in both
  *   cost          3 passes over the row in shared memory; a shared atomic for each score of the row's upper part; k positions written and
@@ -110,13 +111,13 @@ TOPKIT_FN float topkit__resident_most(float4 x) { return topkit_greater(topkit_g
  * than `rank` were counted. */
 TOPKIT_FN topkit_digit_found topkit__resident_find(topkit_group g, topkit_digit_storage *s, unsigned rank) {
     const unsigned lane = topkit_lane(g), warp = topkit_warp_rank(g), fours = TOPKIT_DIGIT_BINS / 4;
-    const unsigned each = (fours + g.size - 1) / g.size, top = fours - 1 - g.thread * each; /* a thread's highest four bins */
-    const bool any = g.thread * each < fours;
+    const unsigned each = (fours + g.size - 1) / g.size; /* consecutive fours of a thread, from the top; of many threads some have none */
+    const unsigned begin = g.thread * each, end = begin + each < fours ? begin + each : fours;
     uint4 *bins = (uint4 *)s->histogram;
     unsigned sum = 0, total;
 #pragma unroll 1
-    for (unsigned i = 0; any && i < each; i++) {
-        const uint4 four = bins[top - i];
+    for (unsigned i = begin; i < end; i++) {
+        const uint4 four = bins[fours - 1 - i];
         sum += four.x + four.y + four.z + four.w;
     }
     const unsigned below = topkit_warp_exclusive_sum(g, sum, &total);
@@ -125,7 +126,7 @@ TOPKIT_FN topkit_digit_found topkit__resident_find(topkit_group g, topkit_digit_
     topkit_group_sync(g);
     unsigned above = below + __reduce_add_sync(TOPKIT_FULL_MASK, lane < warp ? s->warp_sums[lane] : 0u);
     if (above < rank && above + sum >= rank) { /* one thread of the group */
-        unsigned bin = top * 4 + 3;
+        unsigned bin = TOPKIT_DIGIT_BINS - 1 - begin * 4;
 #pragma unroll 1
         while (above + s->histogram[bin] < rank) above += s->histogram[bin--];
         s->found.bin = bin;
@@ -133,7 +134,7 @@ TOPKIT_FN topkit_digit_found topkit__resident_find(topkit_group g, topkit_digit_
         s->found.inside = s->histogram[bin];
     }
 #pragma unroll 1
-    for (unsigned i = 0; any && i < each; i++) bins[top - i] = make_uint4(0, 0, 0, 0);
+    for (unsigned i = begin; i < end; i++) bins[fours - 1 - i] = make_uint4(0, 0, 0, 0);
     topkit_group_sync(g);
     return s->found;
 }
@@ -231,6 +232,7 @@ TOPKIT_FN topkit_resident_bracket topkit_resident_bound(topkit_group g, topkit_r
     const int vectors = topkit__resident_vectors(r), group = topkit_resident_group(vectors, k);
     const int edges = topkit__resident_is_edge(r, 0) + (vectors > 1 && topkit__resident_is_edge(r, vectors - 1));
     const int groups = (vectors - edges) * (4 / group) + edges;
+    TOPKIT_ASSERT(k >= 1 && k <= r.length);
     const float4 *row = (const float4 *)r.scores;
     float low = __uint_as_float(TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7f800000u : 0x7fffffffu);
     float high = __uint_as_float(TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7fffffffu : 0xff800000u);

@@ -93,6 +93,7 @@ TOPKIT_FN void topkit_tile_load_edge(topkit_tiles t, unsigned lane, topkit_tile 
 
 /* A tile of which `left` vectors belong to the row (128 or more: all), from `p`, its first vector in global or shared memory. */
 TOPKIT_FN void topkit_tile_load_from(const float4 *p, int left, int first, bool streams, unsigned lane, topkit_tile *tile) {
+    TOPKIT_ASSERT(((unsigned long long)p & 15) == 0);
     tile->first = first;
     tile->valid = 0xffffu;
     if (left >= TOPKIT_TILE_VECTORS) {
@@ -125,6 +126,7 @@ TOPKIT_FN void topkit_tile_load(topkit_tiles t, int n, unsigned lane, topkit_til
 TOPKIT_FN void topkit_tile_copy_async(topkit_tiles t, int n, unsigned lane, float *place) {
     const int left = t.vectors - n * TOPKIT_TILE_VECTORS;
     const float *from = t.scores + t.head + n * TOPKIT_TILE;
+    TOPKIT_ASSERT(((unsigned long long)place & 15) == 0);
     if (left > 0) {
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -156,6 +158,7 @@ TOPKIT_FN void topkit_tile_load_copied(topkit_tiles t, int n, unsigned lane, con
  * less than once on average. */
 TOPKIT_FN int topkit_visit(int n, int count, unsigned salt) {
     if (salt == TOPKIT_ASCENDING) return n;
+    TOPKIT_ASSERT(n >= 0 && n < count); /* else it could go round for ever */
     const int bits = 32 - __clz((count - 1) | 1), half = (bits + 1) / 2;
     const unsigned mask = 0xffffffffu >> (32 - bits);
     unsigned x = (unsigned)n;

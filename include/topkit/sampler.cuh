@@ -70,6 +70,7 @@ TOPKIT_FN int topkit_sample_count(topkit_sampling s) { return s.vectors * s.widt
 /* Reads the sample into out[0 .. count). Work is dealt out by the 16 bytes (or the score), so that wide vectors keep all threads busy. */
 TOPKIT_FN void topkit_sample(topkit_group g, topkit_sampling s, float *out) {
     const int quads = s.width / 4, shift = 31 - __clz(quads | 1), pieces = s.width == 1 ? s.vectors : s.vectors * quads;
+    TOPKIT_ASSERT(s.width == 1 || ((unsigned long long)out & 15) == 0);
     for (int i = (int)g.thread; i < pieces; i += (int)g.size) {
         if (s.width == 1) out[i] = *topkit__sample_at(s, i);
         else ((float4 *)out)[i] = ((const float4 *)topkit__sample_at(s, i >> shift))[i & (quads - 1)];
@@ -80,6 +81,7 @@ TOPKIT_FN void topkit_sample(topkit_group g, topkit_sampling s, float *out) {
  * of it is under way at once, where the direct copy waits for memory in each turn of its loop. */
 TOPKIT_FN void topkit_sample_async(topkit_group g, topkit_sampling s, float *out) {
     const int quads = s.width / 4, shift = 31 - __clz(quads | 1), pieces = s.width == 1 ? s.vectors : s.vectors * quads;
+    TOPKIT_ASSERT(s.width == 1 || ((unsigned long long)out & 15) == 0);
     for (int i = (int)g.thread; i < pieces; i += (int)g.size) {
         if (s.width == 1) topkit_copy_async_4(out + i, topkit__sample_at(s, i));
         else topkit_copy_async_16(out + i * 4, topkit__sample_at(s, i >> shift) + (i & (quads - 1)) * 4);

@@ -64,6 +64,7 @@ TOPKIT_FN int topkit_order_build(topkit_group g, const int *lengths, int max_len
                                  topkit_digit_storage *s) {
     const unsigned each = (TOPKIT_DIGIT_BINS + g.size - 1) / g.size;
     const unsigned begin = g.thread * each, end = begin + each < TOPKIT_DIGIT_BINS ? begin + each : TOPKIT_DIGIT_BINS;
+    TOPKIT_ASSERT(skip >= 0 && skip <= rows);
     for (int r = skip + (int)g.thread; r < rows; r += (int)g.size) {
         const int length = lengths[r] < max_length ? lengths[r] : max_length;
         atomicAdd(&s->histogram[topkit__length_bin(length)], 1u);

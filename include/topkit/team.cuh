@@ -7,7 +7,7 @@
  * A team is a cluster, whose blocks push their columns into each other's shared memory; or any blocks that are resident together (a
  * cooperative launch says so), which exchange them through a workspace and wait for each other there.
  *
- *   scope         team: all threads of all its blocks, of 256, 512 or 1024 threads each
+ *   scope         team: all threads of all its blocks, of a multiple of 256 threads each
  *   storage       topkit_team_storage, 18.5 KB shared, at the same place in every block of a cluster; other teams: topkit_team_bytes of
  *                 workspace, and a counter that is zero before and after
  *   sync          a cluster's threads call topkit_cluster_arrive once before the search, at best as soon as they run: the first step waits
@@ -61,6 +61,7 @@ TOPKIT_FN long long topkit_team_bytes(int blocks) {
 /* Block `block` of `blocks` that are resident together. */
 TOPKIT_FN topkit_team topkit_team_resident(unsigned block, unsigned blocks, void *workspace, unsigned *arrivals, int begin) {
     topkit_candidate *members = (topkit_candidate *)workspace;
+    TOPKIT_ASSERT(((unsigned long long)workspace & 15) == 0 && block < blocks);
     topkit_team team = {block, blocks, arrivals, (unsigned short *)(members + TOPKIT_BOUNDARY), members, 0, begin};
     return team;
 }
@@ -257,7 +258,7 @@ TOPKIT_FN topkit_team_boundary topkit_team_search(topkit_group g, topkit_team *t
     }
 }
 
-/* Whether the boundary's members have to be told apart: topkit_team_meet and topkit_team_settle. */
+/* Whether the boundary's members have to be told apart: then a topkit_team_meet comes between emit and settle. */
 template <int TIES>
 TOPKIT_FN bool topkit_team_settles(topkit_team_boundary b) {
     return b.region.inside != b.region.need && !topkit__region_is_plateau<TIES>(b.region);
@@ -329,8 +330,8 @@ TOPKIT_FN unsigned topkit_team_emit(topkit_group g, const topkit_team *team, con
     return members;
 }
 
-/* Behind a meeting after that: hands the best of this block's `own` members to the sink. Each is compared with all, by a warp. Leaves the
- * refiner's storage as it was before emit; ends with a barrier. */
+/* Behind that, always: hands the best of this block's `own` members to the sink, each compared with all by a warp, and leaves the refiner's
+ * storage as it was before emit; ends with a barrier. */
 template <typename SINK>
 TOPKIT_FN void topkit_team_settle(topkit_group g, const topkit_team *team, unsigned own, int k, topkit_team_boundary b, SINK sink,
                                   topkit_refiner_storage *s) {

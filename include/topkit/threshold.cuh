@@ -5,15 +5,15 @@
  *
  *   scope         group
  *   storage       topkit_digit_storage (shared, histogram zero before and after); the sample is only read
- *   sync          called by all threads of the group after the sample is complete and synced; ends with a barrier. From a sample: 4
- *                 barriers, 6 with a second rank; 4 more, three times at most, where a few samples lie far above the rest. Roughly, from
- *                 indices, and crowds: 2. From ranks and values: none
+ *   sync          called by all threads of the group after the sample is complete and synced; ends with a barrier, but of an empty
+ *                 sample or for rank 0, where there is none. From a sample: 4 barriers, 6 with a second rank; 4 more, three times at
+ *                 most, where a few samples lie far above the rest. Roughly, from indices, and crowds: 2. From ranks and values: none
  *   determinism   yes, for the same sample
  *   cost          roughly, and crowds: 1 read of the sample. From a sample: 2 reads, one shared atomic for each sample above the bracket
  *
  * How a rank is found without sorting: the maxima of r disjoint classes of samples are r different samples, so the smallest of them is a
  * lower bound (the bracket) of the r-th largest. One histogram step over [bracket, maximum] then gives a bin floor close below it. A
- * histogram over all samples would be far too coarse, since keys are logarithmic in the score. (Measured: docs/performance.md.)
+ * histogram over all samples would be far too coarse, since keys are logarithmic in the score.
  * Where one bin still holds many samples the step is taken once more, within it: one score of 1e30 in a sample must not make the others
  * look all alike.
  *
@@ -206,6 +206,7 @@ TOPKIT_FN topkit_proposal topkit_propose_value(float value, int expected) {
 TOPKIT_FN topkit_proposal topkit_propose_from_ranks(topkit_group warp, const unsigned *keys, int segments, int levels, int k) {
     topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0, TOPKIT_NO_THRESHOLD};
     unsigned best = TOPKIT_NO_THRESHOLD;
+    TOPKIT_ASSERT(levels < 32);
     for (int c = (int)topkit_lane(warp); c < segments * levels; c += TOPKIT_WARP) {
         const unsigned t = keys[c];
         if (t <= best) continue;

@@ -4,7 +4,7 @@
  *   group, signal         who acts together; how groups tell each other that something is ready
  *   key                   order-preserving sort keys
  *   row                   a ragged row and its tiles
- *   sampler, digit        a systematic sample; the histogram step
+ *   sampler, digit        a stratified sample; the histogram step
  *   threshold             what to collect from: proposals
  *   candidate, sink       what is collected, and where the selected go
  *   refiner               the exact k of m candidates

@@ -72,8 +72,7 @@ __global__ void every_call_key(unsigned long long *out, const unsigned *bits) {
     const unsigned key = topkit_key(bits[0]);
     const unsigned short half = (unsigned short)bits[1];
     out[0] = topkit_pair_key(topkit_key_bits(key), (int)bits[2]);
-    out[1] = topkit_bf16_bits(half) + topkit_f16_bits(half) + topkit_key16(half, bits[3]);
-    out[2] = topkit_keys16_ge(bits[4], topkit_bf16_key(half)) + topkit_keys16_ge(bits[4], topkit_f16_key(half));
+    out[1] = topkit_bf16_bits(half) + topkit_f16_bits(half);
     float single;
     topkit_narrow(bits[5], &single);
     out[3] = topkit_widen(single);
@@ -162,7 +161,7 @@ template <int TIES>
 static __device__ void every_call_collect(const float *scores, int length, int k, topkit_collector c, topkit_refiner_storage *s, int *out) {
     const topkit_group g = topkit_group_block();
     const topkit_row row = {scores, length};
-    topkit_gate gate = topkit_gate_at(TOPKIT_NO_THRESHOLD, TOPKIT_INDEX_LIMIT);
+    topkit_gate gate = topkit_gate_open();
     topkit_tile tile;
     if (g.thread == 0) topkit_collector_clear(c);
     topkit_refiner_init(g, s);

@@ -1,5 +1,5 @@
-# spills.sh: no kernel of examples/ spills registers on sm_90a, and every one that topkit_select can launch waits for the kernel ahead of it,
-# once (griddepcontrol). Prints what each takes: registers, stack, shared memory.
+# spills.sh: no kernel of examples/ spills registers on sm_90a, and every one that topkit_select can launch waits for the kernel ahead of
+# it, once (griddepcontrol). Prints what each takes: registers, stack, shared memory.
 #
 # A spill in the collecting loop costs half of the speed and no test of results would tell. Nor would one tell of matrix products that the
 # compiler has put one behind the other, which it says in a line of its own. Without the wait a launch with early_start reads scores before
@@ -10,8 +10,8 @@ for path in "$source"/examples/*.cu; do
     name=${path##*/}
     [ "$name" = 06_fused_indexer.cu ] && continue # host code alone; its kernels are in fused.cu
     checks=$((checks + 1))
-    if ! "$nvcc" -std=c++17 -O2 -lineinfo -arch=sm_90a -cubin --keep -Xptxas -v -I"$source/include" -I"$source/examples" "$path" -o unit.cubin \
-            >log 2>&1; then
+    if ! "$nvcc" -std=c++17 -O2 -lineinfo -arch=sm_90a -cubin --keep -Xptxas -v -I"$source/include" -I"$source/examples" "$path" \
+            -o unit.cubin >log 2>&1; then
         fail "$name does not compile"
         continue
     fi

@@ -106,11 +106,11 @@ static bool busy_warp(unsigned *number) /* the warp that the schedule prefers; f
     if (simt.schedule == SIMT_RANDOM) {
         uint64_t dice = simt_random();
         unsigned last = simt.favoured;
-        if ((simt.busy[last >> 6] >> (last & 63) & 1u) && (dice & 255) < simt.favour) return *number = last, true;
+        if (((simt.busy[last >> 6] & ~simt.shunned) >> (last & 63) & 1u) && (dice & 255) < simt.favour) return *number = last, true;
         unsigned turn = dice >> 8 & 63, first = (unsigned)(dice >> 32) % words;
-        for (unsigned i = 0; i < words; ++i) {
-            unsigned at = first + i < words ? first + i : first + i - words;
-            uint64_t word = simt.busy[at];
+        for (unsigned i = 0; i < (simt.shunned ? 2 : 1) * words; ++i) {
+            unsigned at = (first + i) % words;
+            uint64_t word = simt.busy[at] & (i < words ? ~simt.shunned : ~0ull);
             if (!word) continue;
             word = turn ? word >> turn | word << (64 - turn) : word;
             *number = simt.favoured = at * 64 + (((unsigned)__builtin_ctzll(word) + turn) & 63);

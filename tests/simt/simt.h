@@ -21,7 +21,8 @@
 enum {
     SIMT_FORWARD = 0, /* of all threads that can run, the lowest runs, until it waits; blocks ascend */
     SIMT_REVERSE = 1, /* the highest; blocks descend */
-    SIMT_RANDOM = 2   /* a random one; a launch draws how long one warp is favoured, so that warps also drift far apart */
+    SIMT_RANDOM = 2   /* a random one; a launch draws how long one warp is favoured, so that warps also drift far apart, and may
+                         draw one of a block that runs only when no other can */
 };
 
 void simt_set_schedule(int schedule, unsigned long long seed); /* restarts the random sequence */
@@ -35,6 +36,9 @@ void simt_set_spin_limit(unsigned rounds);                     /* rounds of noth
 int simt_failures(void);               /* failures since the last clear */
 const char *simt_failure(int index);   /* text of one, valid until the next clear */
 void simt_clear_failures(void);
+
+/* How often a kernel's limit of dynamic shared memory was lowered, which another host thread's launch may have relied on. */
+unsigned simt_shared_limits_lowered(void);
 
 struct simt_statistics {
     unsigned long long launches, blocks, switches, collectives, barriers; /* collectives and barriers that completed */

@@ -114,6 +114,7 @@ struct machine {
     uint64_t *busy;
     unsigned busy_words;
     unsigned favoured, favour; /* random: the warp in favour, and of 256 choices how many keep it */
+    uint64_t shunned;          /* random: of each word of `busy` the warps that run only when no other can */
     thread **yielded;
     unsigned yielded_count;
     unsigned idle_rounds;

@@ -301,6 +301,11 @@ bool simt_run(const simt_launch_shape *shape, const std::function<void()> &body)
     static const unsigned favours[] = {0, 224, 255, 256};
     simt.favoured = 0;
     simt.favour = simt.schedule == SIMT_RANDOM ? favours[simt_random() & 3] : 0;
+    simt.shunned = 0;
+    if (simt.schedule == SIMT_RANDOM && simt_random() % 3 == 0) {
+        uint64_t of_a_block = 1ull << simt_random() % simt.warps;
+        simt.shunned = of_a_block | of_a_block << SIMT_WARPS;
+    }
     reserve_slots(resident * simt.cluster_size);
     unsigned *order = unit_order(units);
     bool several = simt.slot_count > 1 && shared_begin;

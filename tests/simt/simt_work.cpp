@@ -88,12 +88,16 @@ static function_limits *limits_of(const void *kernel)
     return &functions.back();
 }
 
+static unsigned shared_limits_lowered;
+unsigned simt_shared_limits_lowered(void) { return shared_limits_lowered; }
+
 cudaError_t simt_set_function(const void *kernel, cudaFuncAttribute attribute, int value)
 {
     function_limits *f = limits_of(kernel);
     switch (attribute) {
     case cudaFuncAttributeMaxDynamicSharedMemorySize:
         if (value < 0 || value > SIMT_SHARED_OPT_IN) return simt_result(cudaErrorInvalidValue);
+        if (value < f->max_shared) ++shared_limits_lowered;
         f->max_shared = value;
         return cudaSuccess;
     case cudaFuncAttributeNonPortableClusterSizeAllowed: f->large_cluster = value != 0; return cudaSuccess;
