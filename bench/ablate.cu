@@ -15,6 +15,7 @@
  * line.
  */
 #include "ablate.cuh"
+#include "command.h"
 #include "exact.h"
 #include "fill.h"
 #include "gpu.h"
@@ -123,14 +124,14 @@ static int read_option(options *o, const char *name, const char *value)
                          {"--capture-lengths", &o->capture_lengths}};
     for (const auto &c : counts)
         if (strcmp(name, c.name) == 0)
-            return (*c.value = atoi(value)) > 0 ? 0 : wrong(name, value);
+            return bench_positive(value, c.value) ? 0 : wrong(name, value);
     for (const auto &l : lists)
         if (strcmp(name, l.name) == 0)
             return read_numbers(value, l.least, l.most, l.values) ? wrong(name, value) : 0;
     for (const auto &s : strings)
         if (strcmp(name, s.name) == 0) {
             *s.value = value;
-            return 0;
+            return s.value == &o->commit && !bench_plain(value) ? wrong(name, value) : 0;
         }
     if (strcmp(name, "--input") == 0)
         return read_inputs(value, &o->inputs) ? wrong(name, value) : 0;

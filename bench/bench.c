@@ -3,7 +3,7 @@
  *   topkit-bench [options] SUITE...            suites: matrix width decode hard mixed trace types any_k order peers one (cases.h)
  *
  *   --rounds N           samples a case (50)            --quick              10 rounds
- *   --warmup N           launches before them (10)      --budget-seconds S   stop in good order after S seconds
+ *   --warmup N           launches before them (10)      --budget-seconds S   stop in good order after S seconds, which is no failure
  *   --list               measures nothing and prints the cases
  *   --json FILE          results, rewritten after each group of cases
  *   --commit STR         is noted in the results
@@ -21,6 +21,7 @@
  * that refuses a shape or is wrong there does not fail the run: the table and the results say so.
  */
 #include "inputs.h"
+#include "command.h"
 #include "exact.h"
 #include "report.h"
 
@@ -55,14 +56,6 @@ static int wrong(const char *what, const char *value)
     return 2;
 }
 
-static int positive(const char *text, int *value)
-{
-    char *end;
-    long n = strtol(text, &end, 10);
-    *value = (int)n;
-    return *text != '\0' && *end == '\0' && n > 0 && n <= 1 << 30;
-}
-
 static int read_option(options *o, const char *name, const char *value)
 {
     const struct {
@@ -77,11 +70,11 @@ static int read_option(options *o, const char *name, const char *value)
                    {"--kernel", &o->kernels}, {"--route", &o->route}, {"--ties", &o->ties}, {"--order", &o->order}, {"--type", &o->type}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i)
         if (strcmp(name, numbers[i].name) == 0)
-            return positive(value, numbers[i].value) ? 0 : wrong(name, value);
+            return bench_positive(value, numbers[i].value) ? 0 : wrong(name, value);
     for (size_t i = 0; i < sizeof strings / sizeof *strings; ++i)
         if (strcmp(name, strings[i].name) == 0) {
             *strings[i].value = value;
-            return 0;
+            return strings[i].value == &o->commit && !bench_plain(value) ? wrong(name, value) : 0;
         }
     if (strcmp(name, "--input") == 0)
         return (o->shape.input = bench_find_input(value)) >= 0 ? 0 : wrong(name, value);

@@ -15,21 +15,23 @@ static int read_array(const char *path, npy_array *array)
     return 1;
 }
 
-/* The valid scores of row r; everything but a length within the row counts as the whole row. */
+/* The valid scores of row r, as the library counts them: a negative length is 0, one beyond the row all of it. */
 static long long captured_length(const npy_array *lengths, long long r, long long width)
 {
     long long n = width;
-    if (lengths->type == NPY_INT32 && r < (long long)lengths->count)
-        n = ((const int32_t *)lengths->data)[r];
-    else if (lengths->type == NPY_INT64 && r < (long long)lengths->count)
-        n = ((const int64_t *)lengths->data)[r];
-    return n < 0 || n > width ? width : n;
+    if (lengths->data)
+        n = lengths->type == NPY_INT32 ? ((const int32_t *)lengths->data)[r] : ((const int64_t *)lengths->data)[r];
+    return n < 0 ? 0 : n > width ? width : n;
 }
 
 static int make_pool(bench_capture *capture, const npy_array *scores, const npy_array *lengths, const char *path)
 {
     if (scores->type != NPY_FLOAT32 || scores->rank != 2) {
         fprintf(stderr, "topkit-bench: %s: not a matrix of float32\n", path);
+        return 1;
+    }
+    if (lengths->data && ((lengths->type != NPY_INT32 && lengths->type != NPY_INT64) || (long long)lengths->count != scores->shape[0])) {
+        fprintf(stderr, "topkit-bench: %s: its lengths are not one int32 or int64 for each row\n", path);
         return 1;
     }
     long long rows = scores->shape[0], width = scores->shape[1], blocks = 0;

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "command.h"
 #include "fused.h"
 #include "launch.h"
 #ifdef TOPKIT_SIMT
@@ -280,7 +281,7 @@ static bool read_option(options *o, const char *name, const char *value) {
         return o->fused || o->two;
     }
     if (strcmp(name, "--json") == 0) o->json = value;
-    else if (strcmp(name, "--commit") == 0) o->commit = value;
+    else if (strcmp(name, "--commit") == 0 && bench_plain(value)) o->commit = value;
     else if (read_list(value, one) != 1) return false;
     else if (strcmp(name, "--k") == 0) o->k = one[0];
     else if (strcmp(name, "--rounds") == 0) o->rounds = one[0];

@@ -20,7 +20,7 @@
  * A row's blocks wait for each other: they are a cluster, which the hardware runs together or not at all, or the launch is a cooperative
  * one, which is refused where its blocks do not all fit.
  *
- *   k             1 .. 4096 (plan.c); in no order up to 20480, where AUTO chooses: what a cluster sorts lies where tiles travelled
+ *   k             1 .. 4096 (plan.c); in no order up to 18432, where AUTO chooses: what a cluster sorts lies where tiles travelled
  *   shared        26 KB, 8 bytes a candidate, and 32 KB for each of the 1 to 4 tiles that travel to a warp at a time, the first of them
  *                 before the gate is known: one block a multiprocessor
  *   workspace     a cluster none of its own; else 2 KB a row and 1 KB a row and block twice, k candidates a row where an order is asked for

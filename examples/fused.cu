@@ -188,7 +188,8 @@ extern "C" int topkit_fused_scores(const topkit_fused_params *params, float *mat
     int status = check_shape(&p);
     if (status == TOPKIT_OK) status = check_inputs(&p);
     if (status == TOPKIT_OK && (!matrix || !topkit_host_aligned(matrix, 4))) status = TOPKIT_ERROR_POINTER;
-    if (status == TOPKIT_OK && matrix_stride < 0) status = TOPKIT_ERROR_STRIDE;
+    const int longest = p.starts || p.ends || p.tokens < 2 ? 0 : p.positions; /* ranges that are on the device are the caller's care */
+    if (status == TOPKIT_OK && matrix_stride < longest) status = TOPKIT_ERROR_STRIDE;
     if (status == TOPKIT_OK) status = make_plan(&p, &plan);
     if (status != TOPKIT_OK || p.tokens == 0) return status;
     plan.bytes = sizeof(fused_front); /* nothing is collected */

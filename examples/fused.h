@@ -17,7 +17,8 @@
  * Errors: topkit_status of select.h. Nothing is launched and nothing is written unless it is TOPKIT_OK.
  *   TOPKIT_ERROR_SHAPE   tokens negative or above TOPKIT_MAX_ROWS / TOPKIT_FUSED_MAX_SPLITS, positions out of range, heads not 32 or 64
  *   TOPKIT_ERROR_K       k below 0 or above TOPKIT_FUSED_MAX_K
- *   TOPKIT_ERROR_STRIDE  index_stride, value_stride or matrix_stride too small; page strides too small or not a multiple of 16 bytes
+ *   TOPKIT_ERROR_STRIDE  index_stride or value_stride below k; matrix_stride negative, or below positions where no ranges are given; page
+ *                        strides too small or not a multiple of 16 bytes
  *   TOPKIT_ERROR_OPTION  ties or order is not one of the listed values, splits is negative or above TOPKIT_FUSED_MAX_SPLITS, or
  *                        above 1 with more than TOPKIT_FUSED_SPLIT_TOKENS tokens or with k above 2048
  *   TOPKIT_ERROR_DEVICE  no device of compute capability 9.0 (the kernel's matrix instructions exist nowhere else)
@@ -47,7 +48,8 @@ typedef struct topkit_fused_params {
     long long scale_stride;    /* floats from one page's scales to the next's; 0: 64 */
     int tokens, heads;         /* queries; 32 or 64 heads each */
     int positions;             /* no range ends behind it: ends above it are cut to it */
-    const int *starts, *ends;  /* (tokens) range of each query; null: 0, and positions. Empty where the end is not above the start */
+    const int *starts, *ends;  /* (tokens) range of each query; null: 0, and positions; a negative start is 0. Empty where the
+                                  end is not above the start */
     int k;
     int ties;                  /* TOPKIT_TIES_ANY or TOPKIT_TIES_LOWEST_INDEX */
     int order;                 /* TOPKIT_ORDER_NONE, TOPKIT_ORDER_INDEX or TOPKIT_ORDER_SCORE */

@@ -22,7 +22,7 @@ enum {
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
     AUTO_ROW_K = 8192,          /* AUTO still takes the row route up to this k: 237 us against 318 by the one for any, 256 rows of 512K */
-    AUTO_SPLIT_K = 20480,       /* .. and split rows up to this one, which fits beside a tile for each warp: 15 us against 169 for a row */
+    AUTO_SPLIT_K = 18432,       /* .. and split rows up to this one, whose buffers can be compacted a few times: 15 us against 169 for a row */
     AUTO_DIRECT_FEWEST = 16384, /* AUTO takes the direct route up to this length: of rows that clusters of 8 blocks could share, */
     AUTO_DIRECT_FEW = 32768,    /* with at most a row a multiprocessor, */
     AUTO_DIRECT_MANY = 24576,   /* and with more, of which two must lie on chip together */
@@ -228,6 +228,7 @@ int topkit_plan_within(topkit_plan *plan, int rows, size_t bytes) {
 int topkit_score_route(int score_type, int *route) {
     if (score_type < TOPKIT_SCORE_F32 || score_type > TOPKIT_SCORE_F16) return TOPKIT_ERROR_SCORE_TYPE;
     if (score_type == TOPKIT_SCORE_F32) return TOPKIT_OK;
+    if (*route < TOPKIT_ROUTE_AUTO || *route > TOPKIT_ROUTE_ANY_K) return TOPKIT_ERROR_OPTION;
     if (*route == TOPKIT_ROUTE_AUTO) *route = TOPKIT_ROUTE_ROW;
     return *route == TOPKIT_ROUTE_ROW ? TOPKIT_OK : TOPKIT_ERROR_SCORE_TYPE;
 }

@@ -354,6 +354,8 @@ TEST_CASE("fused: every wrong argument has its status, and nothing happens") {
     refused([](topkit_fused_params *p) { p->tokens = 0; }, TOPKIT_OK);
     REQUIRE(topkit_fused(nullptr, nullptr) == TOPKIT_ERROR_POINTER);
     REQUIRE(topkit_fused_scores(&d->p, nullptr, 200, nullptr) == TOPKIT_ERROR_POINTER);
+    REQUIRE(topkit_fused_scores(&d->p, (float *)out.data, -1, nullptr) == TOPKIT_ERROR_STRIDE);
+    REQUIRE(topkit_fused_scores(&d->p, (float *)out.data, d->p.positions - 1, nullptr) == TOPKIT_ERROR_STRIDE);
     std::vector<uint32_t> inside;
     REQUIRE(out.read(&inside));
     for (uint32_t word : inside) REQUIRE(word == PREFILL);
@@ -416,4 +418,113 @@ TEST_CASE("fused: many runs in a row that have nothing to scan") {
     c.integers(32);
     for (int t = 0; t < c.tokens; t++) c.ends.push_back(t / 37 % 3 == 2 ? 1 + t % 130 : 0);
     for (int schedule = 0; schedule < test_size(1, BRIEF ? 3 : 12); schedule++) c.run(20, schedule % 2, 0, 1);
+}
+
+/* Pages as serving engines lay them: 64 keys, then their 64 scales, then a gap; tables wider than they need be; gaps in the outputs. */
+static void check_interleaved(int heads, int splits, int order, int ties, int k) {
+    const int tokens = 7, n = 700, requests = 3, pages = (n + 63) / 64, pool = pages * requests, spare = 5;
+    const size_t page_bytes = 8192 + 256 + 48;
+    fused_case c(tokens, heads, n);
+    c.paged = true;
+    c.requests = requests;
+    c.tables = {0, 0, 2, 2, 1, 1, 0};
+    c.integers(heads + splits);
+    c.scales.resize(c.keys.size() / 128);
+    for (size_t i = 0; i < c.scales.size(); i++) c.scales[i] = i % 3 ? 0.5f : 4.0f;
+    for (int t = 0; t < tokens; t++) c.ends.push_back(n - 90 * t);
+    c.poison();
+    const std::unique_ptr<fused_case::on_device> d = c.upload(k);
+    std::vector<uint8_t> memory((size_t)pool * page_bytes, 0x7f);
+    std::vector<int> table((size_t)(requests * (pages + spare)), 1 << 30);
+    for (int p = 0; p < requests * n; p++) {
+        const int r = p / n, page = p % n / 64, slot = p % n % 64, at = ((r * pages + page) * 7919 + 13) % pool;
+        table[(size_t)(r * (pages + spare) + page)] = at;
+        memcpy(&memory[(size_t)at * page_bytes + (size_t)slot * 128], &c.keys[(size_t)p * 128], 128);
+        memcpy(&memory[(size_t)at * page_bytes + 8192 + (size_t)slot * 4], &c.scales[(size_t)p], 4);
+    }
+    exact<uint8_t> keys(memory);
+    exact<int> tables(table);
+    topkit_fused_params &p = d->p;
+    p.keys = keys.data;
+    p.key_scales = (const float *)(keys.data + 8192);
+    p.page_table = tables.data;
+    p.table_stride = pages + spare;
+    p.page_bytes = (long long)page_bytes;
+    p.scale_stride = (long long)page_bytes / 4;
+    p.ties = ties;
+    p.order = order;
+    p.splits = splits;
+    p.index_stride = k + 3;
+    p.value_stride = k + 9;
+    REQUIRE(topkit_fused_workspace(&p, &p.workspace_bytes) == TOPKIT_OK);
+    guarded workspace(p.workspace_bytes);
+    guarded indices((size_t)((tokens - 1) * (k + 3) + k) * 4), values((size_t)((tokens - 1) * (k + 9) + k) * 4);
+    workspace.fill(0);
+    indices.fill(PREFILL_BYTE);
+    values.fill(PREFILL_BYTE);
+    p.workspace = workspace.data;
+    p.indices = (int *)indices.data;
+    p.values = (float *)values.data;
+    const std::string schedule = next_schedule();
+    INFO("heads " << heads << ", splits " << splits << ", k " << k << ", schedule " << schedule);
+    const int status = topkit_fused(&p, nullptr);
+    settle(nullptr);
+    REQUIRE(status == TOPKIT_OK);
+    std::vector<int> wide, got;
+    std::vector<uint32_t> wide_bits, bits;
+    REQUIRE(indices.read(&wide));
+    REQUIRE(values.read(&wide_bits));
+    for (size_t i = 0; i < wide.size(); i++) {
+        if (i % (size_t)(k + 3) < (size_t)k) got.push_back(wide[i]);
+        else REQUIRE((uint32_t)wide[i] == PREFILL);
+    }
+    for (size_t i = 0; i < wide_bits.size(); i++) {
+        if (i % (size_t)(k + 9) < (size_t)k) bits.push_back(wide_bits[i]);
+        else REQUIRE(wide_bits[i] == PREFILL);
+    }
+    c.verify(got, bits, k, ties, order);
+}
+
+TEST_CASE("fused: pages of keys and scales by turns, strides of every kind") {
+    if (!device_has_it()) return;
+    check_interleaved(32, 1, TOPKIT_ORDER_NONE, TOPKIT_TIES_ANY, 100);
+    check_interleaved(64, 3, TOPKIT_ORDER_SCORE, TOPKIT_TIES_LOWEST_INDEX, 33);
+    check_interleaved(32, TOPKIT_FUSED_MAX_SPLITS, TOPKIT_ORDER_INDEX, TOPKIT_TIES_LOWEST_INDEX, 300);
+}
+
+TEST_CASE("fused: ranges beyond everything, negative, empty, none") {
+    if (!device_has_it()) return;
+    for (int splits : {1, 5}) {
+        fused_case c(8, 32, 200);
+        c.integers(9);
+        c.starts = {0, 199, 200, 5000, INT32_MAX, 100, 64, 0};
+        c.ends = {INT32_MAX, INT32_MAX, INT32_MAX, 6000, INT32_MAX, INT32_MIN, 64, 1};
+        c.run(20, splits % 2, 0, splits);
+        fused_case none(5, 64, 0);
+        none.integers(3);
+        none.run(7, 1, 1, splits);
+        fused_case all(5, 64, 300);
+        all.integers(3);
+        all.ends.assign(5, 0);
+        all.run(7, 1, 1, splits);
+    }
+}
+
+TEST_CASE("fused: scales, weights, keys and queries that are no numbers, or hardly") {
+    if (!device_has_it()) return;
+    for (int heads : {32, 64}) {
+        fused_case c(3, heads, 500);
+        c.integers(17);
+        c.scales.resize(500);
+        const float kinds[] = {1.0f, -1.0f, 0.0f, -0.0f, INFINITY, -INFINITY, 0x1p-140f, -0x1p-140f, 0x1p120f, NAN};
+        for (int i = 0; i < 500; i++) c.scales[(size_t)i] = kinds[hashed(3, i) % 10];
+        for (int k : {1, 33, 260, 499}) c.run(k, k & 1, k % 3, k == 33 ? 3 : 1);
+        fused_case nan(3, heads, 400);
+        nan.integers(18);
+        for (int i = 0; i < 400; i += 3) nan.keys[(size_t)(i * 128 + i % 128)] = i % 2 ? 0x7f : 0xff;
+        nan.queries[128 * 3 + 5] = 0x7f;
+        nan.weights[(size_t)heads + 1] = NAN;
+        nan.weights[(size_t)heads * 2] = -INFINITY;
+        for (int k : {1, 100, 399}) nan.run(k, k & 1, k % 3, 1);
+    }
 }

@@ -130,7 +130,7 @@ TEST_CASE("AUTO takes what was fastest on an H200") {
                  {265, 24577, 2048, TOPKIT_ROUTE_PIPELINED}, {8192, 1 << 20, 2048, TOPKIT_ROUTE_PIPELINED},
                  {8192, 24576, 2048, TOPKIT_ROUTE_DIRECT},   {8192, 24576, 4097, TOPKIT_ROUTE_ROW},
                  {1, 1 << 20, 8192, TOPKIT_ROUTE_SPLIT},     {8192, 24576, 8192, TOPKIT_ROUTE_ROW},
-                 {1, 1 << 20, 20480, TOPKIT_ROUTE_SPLIT},    {1, 1 << 20, 20481, TOPKIT_ROUTE_ANY_K},
+                 {1, 1 << 20, 18432, TOPKIT_ROUTE_SPLIT},    {1, 1 << 20, 18433, TOPKIT_ROUTE_ANY_K},
                  {132, 1 << 20, 8193, TOPKIT_ROUTE_SPLIT},   {133, 1 << 20, 8193, TOPKIT_ROUTE_ANY_K},
                  {133, 1 << 20, 8192, TOPKIT_ROUTE_ROW},     {1, 32768, 8193, TOPKIT_ROUTE_ANY_K}};
     for (const auto &c : cases) {
@@ -186,7 +186,7 @@ TEST_CASE("Any k on one route, which AUTO takes where no other does") {
             topkit_plan plan;
             for (int k : {4097, 8192, 8193, 16383, 16384, most - 1, most}) {
                 REQUIRE(topkit_make_plan(10, 1 << 20, k, order, route, h200, &plan) == TOPKIT_OK);
-                REQUIRE((plan.route == TOPKIT_ROUTE_ANY_K) == (route == TOPKIT_ROUTE_ANY_K || k > (order == TOPKIT_ORDER_NONE ? 20480 : 8192)));
+                REQUIRE((plan.route == TOPKIT_ROUTE_ANY_K) == (route == TOPKIT_ROUTE_ANY_K || k > (order == TOPKIT_ORDER_NONE ? 18432 : 8192)));
             }
             REQUIRE(topkit_make_plan(10, 1 << 20, most + 1, order, route, h200, &plan) == TOPKIT_ERROR_K);
             REQUIRE(topkit_make_plan(10, 1 << 20, 1, order, route, h200, &plan) == TOPKIT_OK);

@@ -186,3 +186,42 @@ TEST_CASE("The best scores in one place") {
         }
     }
 }
+
+TEST_CASE("AUTO beyond the routes' own limit of k, split and not") {
+    const int n = 33001;
+    for (int rows : {1, 5}) {
+        for (int kind = 0; kind < 3; kind++) {
+            matrix m = matrix_of(rows, n, [](int, int) { return 0.0f; });
+            for (int r = 0; r < rows; r++) m.lengths.push_back(r % 3 == 2 ? 8192 + r % 2 : n - r);
+            m.fill([&](int r, int i) {
+                return kind == 0 ? ramp(n, r, i) : kind == 1 ? (float)(hashed(r, i) % 3) : i % 5 ? bits_float(NAN_BITS) : ramp(n, r, i);
+            });
+            trial t(m);
+            for (int k : {4097, 8192, 8193, 18432, 18433})
+                REQUIRE(t.run(k, {TOPKIT_ROUTE_AUTO, (k + kind) % 2, TOPKIT_ORDER_NONE}));
+        }
+    }
+}
+
+#ifdef TOPKIT_SIMT
+/* On a GPU of 132 multiprocessors test_select_large has such rows. */
+TEST_CASE("A row of forty blocks that meet in memory, with a rough gate") {
+    const int n = 524288 + 5;
+    simt_set_sm_count(40);
+    for (int kind = 0; kind < (BRIEF ? 1 : 3); kind++) {
+        matrix m = matrix_of(1, n, [](int, int) { return 0.0f; });
+        m.displaced = kind + 1;
+        m.fill([&](int r, int i) {
+            return kind == 0 ? ramp(n, r, i) : kind == 1 ? (float)(hashed(r, i) % 3) : i % 400 ? bits_float(NAN_BITS) : (float)i;
+        });
+        trial t(m);
+        const int k = kind == 1 ? 8192 : 4096;
+        topkit_plan plan;
+        REQUIRE(plan_here(1, n, k, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_AUTO, &plan) == TOPKIT_OK);
+        REQUIRE(plan.parts == 40);
+        REQUIRE(t.run(k, {TOPKIT_ROUTE_AUTO, kind % 2, TOPKIT_ORDER_NONE}));
+        if (k <= 4096) REQUIRE(t.run(k, {TOPKIT_ROUTE_AUTO, TOPKIT_TIES_LOWEST_INDEX, TOPKIT_ORDER_SCORE}));
+    }
+    simt_set_sm_count(4);
+}
+#endif

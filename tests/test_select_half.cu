@@ -364,6 +364,17 @@ TEST_CASE("half: wrong arguments") {
         p = good;
         p.score_type = TOPKIT_SCORE_F16 + 1;
         refused(p, TOPKIT_ERROR_SCORE_TYPE);
+        p = good;
+        p.route = TOPKIT_ROUTE_ANY_K;
+        refused(p, TOPKIT_ERROR_SCORE_TYPE);
+        p = good;
+        p.k = 4097;
+        refused(p, TOPKIT_ERROR_K);
+        for (int route : {-1, 17}) {
+            p = good;
+            p.route = route;
+            refused(p, TOPKIT_ERROR_OPTION);
+        }
         REQUIRE(topkit_select(&good, nullptr) == TOPKIT_OK);
         settle(nullptr);
         t.verify();

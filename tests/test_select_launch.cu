@@ -58,6 +58,45 @@ TEST_CASE("C01 a graph replayed with other lengths and scores") {
     CUDA_OK(cudaStreamDestroy(stream));
 }
 
+TEST_CASE("C01 a graph replayed with other starts, rows too long, poison of both kinds, started early, in every order") {
+    const int rows = 9, n = test_size(40000, 9000), k = 300;
+    cudaStream_t stream = new_stream();
+    for (int route : ROUTES) {
+        for (int early : {0, 1}) {
+            matrix m = matrix_of(rows, n, [](int, int) { return 0.0f; });
+            m.row_stride = 2 * n;
+            m.lengths.assign(rows, n);
+            m.starts.assign(rows, 1);
+            m.scores.assign((size_t)rows * 2 * (size_t)n, POISON);
+            trial t(m);
+            if (!t.prepare(k, {route, early, (route + early) % 3})) continue;
+            t.now.early_start = early;
+            const cudaGraphExec_t exec = captured(&t, stream);
+            for (int replay = 0; replay < test_size(6, 3); replay++) {
+                INFO("replay " << replay << ", route " << route << ", schedule " << next_schedule());
+                std::fill(t.m.scores.begin(), t.m.scores.end(), replay % 2 ? POISON : bits_float(0x7fc00000u));
+                for (int r = 0; r < rows; r++) {
+                    t.m.starts[(size_t)r] = (int)(hashed(replay + 50, r) % 900u) * (replay % 3);
+                    t.m.lengths[(size_t)r] = r == replay       ? -3
+                                             : r == replay + 1 ? n + 5
+                                             : r == 8          ? k
+                                                               : (int)(hashed(replay, r) % (unsigned)n);
+                    float *row = &t.m.scores[(size_t)t.m.begin(r)];
+                    for (int i = 0; i < t.m.length(r); i++) row[i] = (float)(hashed(replay * 100 + r, i) % 5000) - 2500.0f;
+                }
+                t.rewrite(stream);
+                t.indices->fill(PREFILL_BYTE);
+                t.values->fill(PREFILL_BYTE);
+                for (int i = 0; i <= early; i++) CUDA_OK(cudaGraphLaunch(exec, stream)); /* behind itself, in the same workspace */
+                settle(stream);
+                t.verify();
+            }
+            CUDA_OK(cudaGraphExecDestroy(exec));
+        }
+    }
+    CUDA_OK(cudaStreamDestroy(stream));
+}
+
 TEST_CASE("C02 capture does nothing but record, and the graph can be launched a thousand times") {
     const int n = 9000, k = 512;
     trial t(matrix_of(test_size(300, 10), n, [](int r, int i) { return ramp(n, r, i); }));
@@ -224,6 +263,32 @@ TEST_CASE("C09 the largest shared memory, then the smallest, then the largest") 
 #ifdef TOPKIT_SIMT
     REQUIRE(simt_shared_limits_lowered() == lowered);
 #endif
+}
+
+TEST_CASE("C09 a graph of a large buffer outlives smaller launches of the same kernel") {
+    trial large(matrix_of(3, 9000, [](int r, int i) { return ramp(9000, r, i); }));
+    trial small(matrix_of(3, 5000, [](int r, int i) { return ramp(5000, r, i); }));
+    cudaStream_t stream = new_stream();
+    for (int route : ROUTES) {
+        const mode one = {route, TOPKIT_TIES_ANY, TOPKIT_ORDER_NONE};
+        if (!large.prepare(4096, one)) continue;
+        cudaGraph_t graph;
+        cudaGraphExec_t exec;
+        CUDA_OK(cudaDeviceSynchronize());
+        CUDA_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+        const int status = topkit_select(&large.now, stream);
+        CUDA_OK(cudaStreamEndCapture(stream, &graph));
+        REQUIRE(status == TOPKIT_OK);
+        REQUIRE(small.run(1, one));
+        CUDA_OK(cudaGraphInstantiate(&exec, graph, 0));
+        REQUIRE(small.run(1, one));
+        CUDA_OK(cudaGraphLaunch(exec, stream));
+        settle(stream);
+        large.verify();
+        CUDA_OK(cudaGraphExecDestroy(exec));
+        CUDA_OK(cudaGraphDestroy(graph));
+    }
+    CUDA_OK(cudaStreamDestroy(stream));
 }
 
 #ifndef TOPKIT_SIMT /* which is used from one host thread */

@@ -203,3 +203,23 @@ TEST_CASE("B10 no slot is left unwritten") { /* trial prefills every output: len
         t.check(k);
     }
 }
+
+TEST_CASE("No scores at all, and the largest strides of one row") {
+    for (int route : ROUTES) {
+        for (int order = 0; order < 3; order++) {
+            matrix m;
+            m.rows = 7;
+            trial none(m), one(matrix_of(1, 3000, [](int r, int i) { return ramp(3000, r, i); }));
+            if (!none.prepare(33, {route, order & 1, order})) continue;
+            none.now.scores = nullptr;
+            REQUIRE(topkit_select(&none.now, nullptr) == TOPKIT_OK);
+            settle(nullptr);
+            none.verify();
+            REQUIRE(one.prepare(33, {route, order & 1, order}));
+            one.now.row_stride = one.now.index_stride = one.now.value_stride = 0x7fffffffffffffffll;
+            REQUIRE(topkit_select(&one.now, nullptr) == TOPKIT_OK);
+            settle(nullptr);
+            one.verify();
+        }
+    }
+}

@@ -111,7 +111,7 @@ TEST_CASE("B12 a workspace is zeroed once and then serves any launch") {
         for (int r = 0; r < rows && launch % 3; r++) m.lengths.push_back((int)(hashed(launch, 100 + r) % (unsigned)(width + 1)));
         m.fill([=](int r, int i) { return (float)(hashed(launch * 1000 + r, i) & 0xfffff); });
         trial t(m);
-        const mode how = {ROUTES[launch % 5], (int)(hashed(launch, 3) & 1), (int)(hashed(launch, 4) % 3)};
+        const mode how = {ROUTES[launch % ROUTE_COUNT], (int)(hashed(launch, 3) & 1), (int)(hashed(launch, 4) % 3)};
         INFO("launch " << launch << ", schedule " << next_schedule());
         if (!t.prepare(k, how)) continue;
         REQUIRE(t.now.workspace_bytes <= room);

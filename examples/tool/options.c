@@ -24,7 +24,7 @@ const char options_help[] =
     "  --values V.npy     write the selected scores, in the input's type, rows x K, -inf behind the results\n"
     "  --ties T           equal scores at the boundary: any (default) or lowest index\n"
     "  --order O          of each row's results: none (default), index or score\n"
-    "  --route R          auto (default), row, pipelined or any-k\n"
+    "  --route R          auto (default), row, pipelined, split, direct or any-k\n"
     "  --device D         auto (default: a GPU if there is one), cuda, or cpu: the same kernels, run by the executor\n"
     "  --verify           check the result against a full sort of every row\n"
     "  --time             print the median time of the runs\n"

@@ -104,6 +104,8 @@ int output_check(output_file *file, const char *path, char *message, size_t mess
             return complain(path, NULL, message, message_size);
         }
         file->path = realpath(path, NULL);
+    } else if (errno == ENOENT && lstat(path, &status) == 0) {
+        return complain(path, "is a symbolic link to nothing", message, message_size); /* it would be replaced, and not what it names */
     } else if (errno == ENOENT && path[0] != '\0' && path[strlen(path) - 1] != '/') {
         file->path = name_in_real_folder(path);
     }
