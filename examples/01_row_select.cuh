@@ -68,10 +68,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
         s->builds = ordered && topkit_order_begin(job.queue);
     }
     topkit_group_sync(block);
-    if (s->builds) {
-        topkit_order_build(block, job.lengths, job.max_length, workers, job.rows, job.row_order, &s->refiner.digit);
-        if (block.thread == 0) topkit_order_publish(job.queue);
-    }
+    if (s->builds) topkit_job_order(block, job, &s->refiner.digit);
 
     int r = (int)blockIdx.x, turn = 0;
     topkit_row_begin(block, job, r, &s->rows[0], sample);

@@ -273,10 +273,7 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
     if (ordered) {
         if (proposer.thread == 0) s->builds = topkit_order_begin(job.queue);
         topkit_group_sync(proposer);
-        if (s->builds) {
-            topkit_order_build(proposer, job.lengths, job.max_length, (int)gridDim.x, job.rows, job.row_order, &s->propose);
-            if (proposer.thread == 0) topkit_order_publish(job.queue);
-        }
+        if (s->builds) topkit_job_order(proposer, job, &s->propose);
     }
     for (unsigned taken = 0;; taken++) {
         topkit_signal_wait(&s->claim_full[taken % 4], taken / 4);

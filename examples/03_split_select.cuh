@@ -82,6 +82,15 @@ static __device__ __forceinline__ int topkit_split_collect(topkit_group block, c
     return held;
 }
 
+/* [5] The gate was too high: everything, in an order that nobody could know. */
+template <int TIES>
+static __device__ __forceinline__ int topkit_split_again(topkit_group block, const topkit_select_job &job, int r, topkit_collector c,
+                                                         topkit_split_storage *s) {
+    if (block.thread == 0) topkit_collector_clear(c);
+    topkit_group_sync(block);
+    return topkit_split_collect<TIES>(block, job, topkit_gate_open(), topkit_job_visit(job, r), c, s);
+}
+
 /* To the output, or where an order is asked for to a place of which the first block, or all, know. */
 typedef struct topkit_split_sink {
     topkit_sink_pairs out;
@@ -118,10 +127,7 @@ static __device__ __forceinline__ void topkit_split_meet(topkit_group block, con
                                                              &s->refiner.digit, &s->team);
     const bool again = boundary.region.inside == 0;
     if (again) {
-        const topkit_gate open = topkit_gate_open();
-        if (block.thread == 0) topkit_collector_clear(c);
-        topkit_group_sync(block);
-        held = topkit_split_collect<TIES>(block, job, open, topkit_job_visit(job, r), c, s);
+        held = topkit_split_again<TIES>(block, job, r, c, s);
         boundary = topkit_team_search<TIES>(block, &team, c.items, held, wanted, TOPKIT_NO_THRESHOLD, 0xffffffffu, length,
                                             &s->refiner.digit, &s->team);
     }
@@ -194,12 +200,7 @@ static __global__ void __launch_bounds__(THREADS, 1) topkit_split_select_kernel(
     }
     const int wanted = s->row.length < job.k ? s->row.length : job.k;
     const bool again = held < wanted; /* [5] */
-    if (again) {
-        const topkit_gate open = topkit_gate_open();
-        if (block.thread == 0) topkit_collector_clear(c);
-        topkit_group_sync(block);
-        held = topkit_split_collect<TIES>(block, job, open, topkit_job_visit(job, r), c, s);
-    }
+    if (again) held = topkit_split_again<TIES>(block, job, r, c, s);
     topkit_job_deliver<TIES>(block, job, r, s->row, items, held, &s->refiner); /* [6] [7] */
     if (block.thread == 0) topkit_job_count(job, s->row, 1, 0, again, &s->collected);
 }

@@ -87,10 +87,7 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
     if (queued) {
         if (block.thread == 0) s->builds = job.lengths && topkit_order_begin(job.queue);
         topkit_group_sync(block);
-        if (s->builds) {
-            topkit_order_build(block, job.lengths, job.max_length, workers, job.rows, job.row_order, &s->resident.digit);
-            if (block.thread == 0) topkit_order_publish(job.queue);
-        }
+        if (s->builds) topkit_job_order(block, job, &s->resident.digit);
     }
 
     for (;;) {

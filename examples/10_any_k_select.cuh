@@ -259,10 +259,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_sel
         s->builds = ordered && topkit_order_begin(job.queue);
     }
     topkit_group_sync(block);
-    if (s->builds) {
-        topkit_order_build(block, job.lengths, job.max_length, workers, job.rows, job.row_order, &s->refiner.digit);
-        if (block.thread == 0) topkit_order_publish(job.queue);
-    }
+    if (s->builds) topkit_job_order(block, job, &s->refiner.digit);
 
     int r = (int)blockIdx.x;
     topkit_row_begin(block, job, r, &s->coming, sample);

@@ -13,7 +13,7 @@ static __device__ __forceinline__ topkit_group topkit_fused_service(void) {
 }
 
 /* Thread 0's number, to the whole service. */
-static __device__ __forceinline__ unsigned topkit_fused_share(topkit_group g, topkit_fused_storage *s, unsigned number) {
+static __device__ __forceinline__ unsigned topkit_fused_tell(topkit_group g, topkit_fused_storage *s, unsigned number) {
     if (g.thread == 0) s->event = number;
     topkit_group_sync(g);
     const unsigned shared = s->event;
@@ -41,7 +41,7 @@ static __device__ __forceinline__ void topkit_fused_compact(const topkit_fused_j
             held = topkit_peek(&state->stored);
         }
     }
-    held = topkit_fused_share(g, s, held);
+    held = topkit_fused_tell(g, s, held);
     if (held == 0) return; /* it has been seen to already */
     const topkit_cut cut = topkit_refine_cut<TIES>(g, items, (int)held, job.out.k, &s->refiner);
     const int kept = topkit_refine_keep(g, items, (int)held, cut, &s->refiner);
@@ -69,7 +69,7 @@ static __device__ __forceinline__ void topkit_fused_await(const topkit_fused_job
         if (g.thread == 0) {
             while (!topkit_signal_test_for(signal, use, 500) && (asked = topkit_peek(&s->asked)) == 0) topkit_relax();
         }
-        asked = topkit_fused_share(g, s, asked);
+        asked = topkit_fused_tell(g, s, asked);
         if (asked == 0) return;
         const unsigned n = (unsigned)__ffs((int)asked) - 1, b = n / TOPKIT_FUSED_QUERIES;
         const int q = (int)(n % TOPKIT_FUSED_QUERIES);
@@ -111,21 +111,21 @@ static __device__ __forceinline__ bool topkit_fused_part(const topkit_fused_job 
         held = topkit_refine_keep(g, items, held, cut, &s->refiner);
     }
     if (g.thread == 0) base = atomicAdd(&merge->held, (unsigned)held);
-    base = topkit_fused_share(g, s, base);
+    base = topkit_fused_tell(g, s, base);
     for (int i = (int)g.thread; i < held; i += (int)g.size) merged[base + (unsigned)i] = items[i];
     topkit_group_sync(g);
     if (g.thread == 0) {
         __threadfence(); /* the whole service's stores, which the barrier ordered before it */
         arrived = topkit_add_acq_rel(&merge->arrived, 1u);
     }
-    arrived = topkit_fused_share(g, s, arrived);
+    arrived = topkit_fused_tell(g, s, arrived);
     if (arrived != (unsigned)job.splits - 1) return false;
     unsigned all = 0;
     if (g.thread == 0) {
         all = atomicExch(&merge->held, 0u); /* for the next launch */
         atomicExch(&merge->arrived, 0u);
     }
-    *total = (int)topkit_fused_share(g, s, all);
+    *total = (int)topkit_fused_tell(g, s, all);
     return true;
 }
 

@@ -102,6 +102,12 @@ TOPKIT_JOB_FN topkit_sink_pairs_of<SCORE> topkit_job_behind(topkit_sink_pairs_of
     return sink;
 }
 
+/* Sorts the rows that no block begins with by length, for the queue: by the group whose thread topkit_order_begin has chosen. */
+TOPKIT_JOB_FN void topkit_job_order(topkit_group g, const topkit_select_job &job, topkit_digit_storage *s) {
+    topkit_order_build(g, job.lengths, job.max_length, (int)gridDim.x, job.rows, job.row_order, s);
+    if (g.thread == 0) topkit_order_publish(job.queue);
+}
+
 /* A row of at most k scores is its own answer, unless it has to be sorted by score. */
 template <typename SCORE>
 TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row_of<SCORE> row) {
@@ -115,7 +121,7 @@ TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &j
                                       topkit_candidate *items, int held, topkit_refiner_storage *s) {
     const topkit_sink_pairs_of<SCORE> sink = topkit_job_sink<SCORE>(job, r);
     const int wanted = row.length < job.k ? row.length : job.k;
-    static_assert(TOPKIT_ORDER_INDEX == TOPKIT_BY_INDEX && TOPKIT_ORDER_SCORE == TOPKIT_BY_SCORE, "select.h");
+    static_assert((int)TOPKIT_ORDER_INDEX == (int)TOPKIT_BY_INDEX && (int)TOPKIT_ORDER_SCORE == (int)TOPKIT_BY_SCORE, "select.h");
     if (job.order == TOPKIT_ORDER_NONE) {
         topkit_refine<TIES>(g, items, held, wanted, sink, s);
     } else {

@@ -43,6 +43,7 @@ THRESHOLD, SINK, REFINER = "include/topkit/threshold.cuh", "include/topkit/sink.
 COLLECTOR, ORDER, SCHEDULER = "include/topkit/collector.cuh", "include/topkit/order.cuh", "include/topkit/scheduler.cuh"
 SIGNAL, ROW_SELECT, PIPELINED = "include/topkit/signal.cuh", "examples/01_row_select.cuh", "examples/02_pipelined_select.cuh"
 JOB, SPLIT, TEAM = "examples/select_job.cuh", "examples/03_split_select.cuh", "include/topkit/team.cuh"
+OPERATOR = "examples/05_select.cu"
 
 MUTATIONS = [
     # keys and gates
@@ -169,10 +170,14 @@ MUTATIONS = [
              "b.above_before = found.above_before;", "team"),
     mutation("indices count from a block's own", TEAM, "            batch.c[u].index += team->begin;\n", "", "team"),
     mutation("the last value of a team's region is above it", TEAM, "kind[u] = value > edge ?", "kind[u] = value >= edge ?", "team"),
+    mutation("all blocks of a team begin at its first slot", TEAM, "unsigned put = b.above_before + __shfl",
+             "unsigned put = __shfl", "team"),
     mutation("one of the equals too many", TEAM, "else if (place < r.need)", "else if (place <= r.need)", "team"),
     mutation("a member is better than itself", TEAM, "team->members[j].index) > mine;", "team->members[j].index) >= mine;", "team"),
     # resident rows
     mutation("bounds that did not come out are kept", RESIDENT, "    bracket->close = false; /* what", "    /* what", "resident"),
+    mutation("a thread's bins go on behind the histogram", RESIDENT, "end = begin + each < fours ? begin + each : fours;",
+             "end = begin + each;", "resident"),
     mutation("members are left behind in the histogram", RESIDENT, "        topkit__resident_members(s)[i] = 0;\n", "", "resident"),
     mutation("the last of the members is not selected", RESIDENT, "if (rank <= region.need)", "if (rank < region.need)", "resident"),
     mutation("fewer groups than k make a bound", RESIDENT, "if (groups < k) bracket.low = 0;", "", "resident"),
@@ -227,8 +232,9 @@ MUTATIONS = [
     mutation("a split row's padding begins one slot late", SPLIT, "topkit_sink_pad_all(block.thread, block.size, wanted, job.k, sink.out);",
              "topkit_sink_pad_all(block.thread, block.size, wanted + 1, job.k, sink.out);", "split"),
     mutation("a split row that is read again keeps its gate", SPLIT,
-             "job, open, topkit_job_visit(job, r), c, s);\n        boundary =",
-             "job, topkit_gate_at(gate.key, TOPKIT_INDEX_LIMIT), topkit_job_visit(job, r), c, s);\n        boundary =", "split"),
+             "job, topkit_gate_open(), topkit_job_visit(job, r), c, s);",
+             "job, topkit_gate_at(TOPKIT_KEY_POS_INF, TOPKIT_INDEX_LIMIT), topkit_job_visit(job, r), c, s);", "split"),
+    mutation("each launch sets its own limit of shared memory", OPERATOR, "plan->shared_limit);", "plan->shared_bytes);", "select_launch"),
     mutation("padding begins one slot late", JOB, "topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);",
              "topkit_sink_pad_all(g.thread, g.size, wanted + 1, job.k, sink);", "select_values select_memory"),
 ]

@@ -28,7 +28,10 @@ static __global__ void costs_call(int which, const float *scores, int count, con
     }
     topkit_group_sync(g);
     if (which == RANGE) topkit_digit_range(g, s, &low, &high);
-    if (which == FIND) topkit_digit_find(g, s, 1, true);
+    if (which == FIND) { /* of one value, counted behind the kernel's own barrier */
+        if (g.thread == 0) topkit_digit_count(s, 5);
+        topkit_digit_find(g, s, 1, true);
+    }
     if (which == SAMPLE) topkit_propose_from_sample(g, scores, count, 10, 0, s);
     if (which == SAMPLE_SECOND) topkit_propose_from_sample(g, scores, count, 10, 20, s);
     if (which == SAMPLE_ROUGHLY) topkit_propose_roughly(g, scores, count, 10, s);

@@ -111,7 +111,8 @@ static __global__ void refiner_run(test_shape shape, unsigned *others, const top
     topkit_refine<TIES>(g, items, count, k_second, indices, s);
     if (k_second > 0) {
         const topkit_cut cut = topkit_refine_cut<TIES>(g, items, count, k_second, s);
-        topkit_refine_emit(g, items, count, cut, indices, s); /* the same, and nothing between that and the next call */
+        topkit_refine_emit(g, items, count, cut, indices, s); /* the same once more */
+        topkit_group_sync(g);
         const int kept = topkit_refine_keep(g, items, count, cut, s);
         if (g.thread == 0) *out.kept_count = kept;
         for (int i = (int)g.thread; i < kept; i += (int)g.size) out.kept[i] = items[kept - 1 - i]; /* of any thread */

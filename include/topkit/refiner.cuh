@@ -6,8 +6,8 @@
  *
  *   scope         group
  *   storage       topkit_refiner_storage, 7.6 KB shared. Init once, then sync; each call leaves it as it found it
- *   sync          called by all threads of the group; the candidates must be synced before. Each call ends with a barrier but for a cut
- *                 that selects all, and for k = 0
+ *   sync          called by all threads of the group; the candidates must be synced before. Each call ends with a barrier but for k = 0.
+ *                 Counters are zeroed behind it: emit and keep come behind a cut, or behind another barrier since the last call
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
  *                 The order of emission is open in both
  *   cost          3 reads of the candidates (range, digit, emission), one shared atomic a candidate; a further digit step only where
@@ -198,7 +198,10 @@ TOPKIT_FN void topkit__boundary_list(topkit_group g, const topkit_candidate *ite
 template <int TIES>
 TOPKIT_FN topkit_cut topkit_refine_cut(topkit_group g, const topkit_candidate *items, int count, int k, topkit_refiner_storage *s) {
     TOPKIT_ASSERT(k >= 1 && k <= count);
-    if (k == count) return topkit_cut_at(0, TOPKIT_INDEX_LIMIT, 0xffffffffu);
+    if (k == count) {
+        topkit_group_sync(g); /* the counters that the last call cleared are seen by all */
+        return topkit_cut_at(0, TOPKIT_INDEX_LIMIT, 0xffffffffu);
+    }
     const topkit__region r = topkit__region_search<TIES>(g, items, count, k, s);
     if (r.inside == r.need) /* the whole region fits */
         return r.by_index ? topkit_cut_at(r.tie, (int)~r.low + 1, 0xffffffffu) : topkit_cut_at(r.low, TOPKIT_INDEX_LIMIT, 0xffffffffu);
@@ -232,12 +235,11 @@ TOPKIT_FN bool topkit_cut_selects(topkit_group g, topkit_cut cut, topkit_candida
     return selected;
 }
 
-/* Hands the candidates that the cut selects to the sink, at slots 0, 1, .. in no particular order. Ends with a barrier. */
+/* Hands the candidates that the cut selects to the sink, at slots 0, 1, .. in no particular order. */
 template <typename SINK>
 TOPKIT_FN void topkit_refine_emit(topkit_group g, const topkit_candidate *items, int count, topkit_cut cut, SINK sink,
                                   topkit_refiner_storage *s) {
     const topkit_candidate none = {0, 0};
-    topkit_group_sync(g); /* the counters that the last call zeroed are seen by all */
     for (int base = 0; base < count; base += (int)g.size) {
         const int i = base + (int)g.thread;
         const topkit_candidate c = i < count ? items[i] : none;
@@ -246,13 +248,12 @@ TOPKIT_FN void topkit_refine_emit(topkit_group g, const topkit_candidate *items,
         if (selected) topkit_sink_put(sink, (int)slot, c.index, c.bits);
     }
     topkit_group_sync(g);
-    if (g.thread == 0) s->counts[TOPKIT__EMITTED] = s->taken = 0; /* a barrier comes before anything is reserved again */
+    if (g.thread == 0) s->counts[TOPKIT__EMITTED] = s->taken = 0; /* a cut's barrier, or the caller's, comes before anything is reserved */
 }
 
-/* Moves the candidates that the cut selects to the front of the buffer, in place, and returns how many. Ends with a barrier. */
+/* Moves the candidates that the cut selects to the front of the buffer, in place, and returns how many. */
 TOPKIT_FN int topkit_refine_keep(topkit_group g, topkit_candidate *items, int count, topkit_cut cut, topkit_refiner_storage *s) {
     const topkit_candidate none = {0, 0};
-    topkit_group_sync(g); /* as in emit */
     for (int base = 0; base < count; base += (int)g.size) {
         const int i = base + (int)g.thread;
         const topkit_candidate c = i < count ? items[i] : none;

@@ -419,7 +419,7 @@ TOPKIT_FN topkit_resident_region topkit_resident_search(topkit_group g, topkit_r
         region.inside = found.inside;
         region.low += found.bin << shift;
         region.span = (1u << shift) - 1;
-        if (region.inside == region.need || region.inside <= TOPKIT_BOUNDARY || topkit__region_is_plateau<TIES>(region)) return region;
+        if (topkit__region_is_settled<TIES>(region)) return region;
         if (region.span == 0) { /* equal keys: their indices decide */
             region.by_index = true;
             region.tie = region.low;

@@ -131,7 +131,9 @@ static __device__ void every_call_refine(const topkit_candidate *items, topkit_c
     topkit_refine<TIES>(g, items, count, k, sink, s);
     const topkit_cut cut = topkit_refine_cut<TIES>(g, items, count, k, s);
     topkit_refine_emit(g, items, count, cut, sink, s);
+    topkit_group_sync(g);
     if (topkit_cut_selects(g, topkit_cut_at(cut.key, cut.bound, 1), items[0], true, s)) kept[0].index = 0;
+    topkit_group_sync(g);
     kept[1].index = topkit_refine_keep(g, kept, count, cut, s);
     topkit_sink_pad_all(g.thread, g.size, count, k, sink);
     topkit_sink_identity(g.thread, g.size, (const float *)items, count, k, sink);
