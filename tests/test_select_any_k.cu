@@ -177,7 +177,9 @@ TEST_CASE("Ragged rows, more of them than blocks, and wider than long") {
     trial t(m);
     t.index_stride = 9001;
     t.value_stride = 9011;
-    for (int k : {1, 500, 4096, 5000, 8191, 9000}) check_any_k(&t, k);
+    for (int k : {1, 500, 4096, 5000, 8191, 9000}) {
+        if (!BRIEF || k % 1000 == 0) check_any_k(&t, k);
+    }
 }
 
 TEST_CASE("Order by score ends with the k that the sorter holds") {

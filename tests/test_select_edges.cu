@@ -197,8 +197,10 @@ TEST_CASE("AUTO beyond the routes' own limit of k, split and not") {
                 return kind == 0 ? ramp(n, r, i) : kind == 1 ? (float)(hashed(r, i) % 3) : i % 5 ? bits_float(NAN_BITS) : ramp(n, r, i);
             });
             trial t(m);
-            for (int k : {4097, 8192, 8193, 18432, 18433})
+            for (int k : {4097, 8192, 8193, 18432, 18433}) {
+                if (BRIEF && k != 8193) continue;
                 REQUIRE(t.run(k, {TOPKIT_ROUTE_AUTO, (k + kind) % 2, TOPKIT_ORDER_NONE}));
+            }
         }
     }
 }
