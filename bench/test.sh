@@ -27,6 +27,11 @@ bench --input dsa --rows 2 --columns 3000 --k 200 --ties lowest --order index --
 bench --input capture --capture "$here/capture/scores.npy" --capture-lengths "$here/capture/lengths.npy" --rows 2 --columns 9000 --k 512 \
     --json "$work/capture.json" >/dev/null || fail "captured scores"
 
+if bench --input capture --capture "$here/capture/scores.npy" --capture-lengths "$here/capture/scores.npy" --rows 2 --columns 9000 --k 512 \
+    >/dev/null 2>&1 || ! grep -q "not one int32 or int64 for each row" "$work/stderr"; then
+    fail "lengths that are none"
+fi
+
 for type in bf16 fp16; do
     bench --type $type --input dsa --rows 2 --columns 9000 --k 512 --lengths mixed --json "$work/$type.json" >/dev/null || fail "$type"
 done

@@ -1,8 +1,8 @@
 # flags.sh (D05): debug, line information, fast math and the library's own switches compile. That results stay exact under them is the
 # part of the GPU tests, which link operators built so.
 #
-# Debug code and the operator's are compiled and not assembled: that takes minutes, is what the GPU tests begin with, and spills.sh does it
-# once with line information.
+# Debug code and the operator's are compiled and not assembled: that takes minutes, is what the GPU tests begin with, the operator's debug
+# code too, and spills.sh does it once with line information.
 . "${0%/*}/common.sh"
 
 compile() { # unit, what comes out, flags
@@ -14,7 +14,6 @@ compile() { # unit, what comes out, flags
 }
 
 compile tests/build/every_call.cu ptx -G # never optimised, and nvcc says so if it is asked to be quick about it
-compile examples/05_select.cu ptx -G
 for flag in -lineinfo --use_fast_math -DTOPKIT_DEBUG=1 -DTOPKIT_NAN=TOPKIT_NAN_HIGHEST; do
     # shellcheck disable=SC2086 # a list of flags
     compile tests/build/every_call.cu cubin $quick "$flag"
