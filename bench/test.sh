@@ -68,7 +68,8 @@ cases types | grep -qv " topkit-row$" && fail "types has another route than row"
 [ "$(cases order | grep -c " topkit-auto+lowest$")" -eq 10 ] || fail "order lacks the lowest indices"
 
 for arguments in "" "no_such_suite" "one --rounds 0" "one --input no_such_input" "one --type f64" \
-    "one --kernel nobody" "one --k 0" "one --no-such-option 1" "matrix --rows 7" 'one --commit a"b' "one --rows 4294967297"; do
+    "one --kernel nobody" "one --k 0" "one --no-such-option 1" "matrix --rows 7" 'one --commit a"b' \
+    "one --rows 4294967297"; do
     status=0
     "$driver" $arguments >/dev/null 2>&1 || status=$?
     [ $status -eq 2 ] || fail "'$arguments' gives exit code $status"
