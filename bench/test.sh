@@ -79,8 +79,8 @@ done
 "$ablate" --rows 3 --columns 9000,20001 --k 600 --input dsa,capture --capture "$here/capture/scores.npy" --strides 16,64 \
     --targets 0.01,6 --secondary 0,4,7 --rounds 2 --warmup 1 --read-mib 1 --json "$work/ablation.txt" >"$work/table" 2>"$work/stderr" ||
     { cat "$work/stderr" >&2; fail "ablations"; }
-for arguments in "--strides 0" "--targets 1,x" "--k 8000" "--input no_such_input" "--rows 0" "--no-such-option 1" "--json" "--rows 4294967297" "--k 10x" \
-    '--commit a"b'; do
+for arguments in "--strides 0" "--targets 1,x" "--k 8000" "--input no_such_input" "--rows 0" "--no-such-option 1" "--json" \
+    "--rows 4294967297" "--k 10x" '--commit a"b'; do
     status=0
     "$ablate" $arguments >/dev/null 2>&1 || status=$?
     [ $status -eq 2 ] || fail "ablate '$arguments' gives exit code $status"
