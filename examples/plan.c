@@ -21,8 +21,8 @@ enum {
     ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
-    AUTO_ROW_K = 8192,          /* AUTO still takes the row route up to this k: 237 us against 318 by the one for any, 256 rows of 512K */
-    AUTO_SPLIT_K = 18432,       /* .. and split rows up to this one, whose buffers can be compacted a few times: 15 us against 169 for a row */
+    AUTO_ROW_K = 8192,          /* AUTO still takes the row route up to this k, where the one for any took 1.6 times as long */
+    AUTO_SPLIT_K = 18432,       /* .. and split rows up to this one, whose buffers can be compacted a few times; timed up to 8192 */
     AUTO_DIRECT_FEWEST = 16384, /* AUTO takes the direct route up to this length: of rows that clusters of 8 blocks could share, */
     AUTO_DIRECT_FEW = 32768,    /* with at most a row a multiprocessor, */
     AUTO_DIRECT_MANY = 24576,   /* and with more, of which two must lie on chip together */

@@ -63,7 +63,7 @@ link_list() {
         operator=
         case $name in
             *_nan) operator="$build/select_nan.o $build/plan.o" ;;
-            test_fused) operator="$build/fused.o $build/select.o $build/plan.o" ;;
+            test_fused*) operator="$build/fused.o $build/select.o $build/plan.o" ;;
             test_select_* | test_usage_select) operator="$build/select.o $build/plan.o" ;;
         esac
         echo "nvcc -gencode arch=compute_$arch,code=sm_$arch $build/$name.o $build/main.o $build/device.o $operator -o $build/$name"

@@ -30,6 +30,13 @@ static inline uint8_t e4m3_integer(int n) {
     return 0x7f;
 }
 
+static inline bool device_has_it(void) {
+    size_t bytes;
+    topkit_fused_params p = {};
+    p.heads = 32;
+    return topkit_fused_workspace(&p, &bytes) == TOPKIT_OK;
+}
+
 struct fused_case {
     int tokens, heads, positions;
     std::vector<uint8_t> queries, keys; /* keys: by position; pages are made of them when they go to the device */
