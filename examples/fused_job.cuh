@@ -82,10 +82,12 @@ TOPKIT_JOB_FN int topkit_fused_first(const topkit_fused_run &run, bool sample) {
 }
 TOPKIT_JOB_FN int topkit_fused_stride(const topkit_fused_run &run, bool sample) { return sample ? run.sample_stride : 1; }
 
-/* The range of query t: its start, and how many positions from there on. */
+/* The range of query t: its start, and how many positions from there on. Both ends are made positions before one is subtracted from the
+ * other: of `end > start ? end - start : 0` the compiler made the greater of the difference and 0, and a range from 100 to -2^31 became one
+ * of 2^31 - 100 positions, which the kernel looked for without end. */
 TOPKIT_JOB_FN int topkit_fused_range(const topkit_fused_job &job, int t, int *length) {
     const int given = job.starts ? job.starts[t] : 0, start = given < 0 ? 0 : given;
-    const int stated = job.ends ? job.ends[t] : job.positions, end = stated < job.positions ? stated : job.positions;
+    const int stated = job.ends ? job.ends[t] : job.positions, end = stated < 0 ? 0 : stated < job.positions ? stated : job.positions;
     *length = end > start ? end - start : 0;
     return start;
 }
@@ -164,6 +166,7 @@ TOPKIT_JOB_FN int topkit_fused_step(int count, unsigned salt) {
 /* The same run once more, for those of its queries whose bits are set in `failed`. */
 TOPKIT_JOB_FN void topkit_fused_repeat_run(const topkit_fused_job &job, const topkit_fused_run *before, unsigned failed,
                                            topkit_fused_run *run) {
+    TOPKIT_ASSERT(before->step == 0); /* with open gates nothing fails */
     *run = *before;
     run->wanted = failed;
     run->samples = 0;
