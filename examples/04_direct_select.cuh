@@ -8,14 +8,15 @@
  *     [4] list       positions of what exceeds the upper one; the few scores between them             resident
  *     [5] search     only where that fails: the boundary by radix steps over the row                  resident
  *     [6] emit       what is listed goes to the sink; from here on the next row may be copied         resident, sink
- *     [7] settle     the best of the few                                                              resident, sink, order
+ *     [7] settle     the best of the few                                                              resident, sink
+ *     [8] order      what is wanted in order goes to the sink only now                                order
  *
  * Several blocks share a multiprocessor where rows are short enough, so that one copies while another searches. Where there is a block for
  * each row nothing is claimed at all.
  *
  *   k             1 .. 4096 (plan.c)
- *   length        what shared memory holds beside 5 KB, 2 bytes for each of k and, for sorted output, 11 more for each. Of k = 2048,
- *                 unsorted: 12093 scores with four blocks a multiprocessor, 16957 with three, 26685 with two, 55869 with one
+ *   length        what shared memory holds beside 5 KB, 2 bytes for each of k and, for output by score, 11 more for each, or by index a bit
+ *                 for each score. Of k = 2048, unsorted: 12093 scores with four blocks a multiprocessor, 16957 with three, 26685 with two, 55869 with one
  *   workspace     1 KB + 4 bytes a row, zeroed once
  *   reads         the row once
  */
@@ -24,7 +25,7 @@
 
 #include "select_job.cuh"
 
-#define TOPKIT_DIRECT_THREADS 1024 /* at most; or a half or a quarter of them */
+#define TOPKIT_DIRECT_THREADS 512 /* or half of them */
 
 typedef struct topkit_direct_storage {
     topkit_resident_storage resident;
@@ -35,16 +36,19 @@ typedef struct topkit_direct_storage {
 
 #define TOPKIT_DIRECT_HEADER ((sizeof(topkit_direct_storage) + 127) / 128 * 128)
 
-/* To the output, or where it shall be ordered to candidates that can be sorted. */
+/* To the output, or where it shall be ordered to candidates that can be sorted by score, or to a mask, which has them by index. */
 typedef struct topkit_direct_sink {
     topkit_sink_pairs out;
     topkit_candidate *items; /* or null */
+    topkit_sink_mask mask;   /* of no words otherwise */
 } topkit_direct_sink;
 TOPKIT_JOB_FN void topkit_sink_put(topkit_direct_sink s, int slot, int index, unsigned bits) {
     const topkit_candidate c = {bits, index};
     if (s.items) s.items[slot] = c;
+    else if (s.mask.words) topkit_sink_put(s.mask, slot, index, bits);
     else topkit_sink_put(s.out, slot, index, bits);
 }
+TOPKIT_JOB_FN int *topkit_sink_bare(topkit_direct_sink s) { return s.items || s.mask.words ? nullptr : topkit_sink_bare(s.out); }
 
 /* [1] Finds the next row in steps, for each of which memory is asked once and answers while the block does something else. One thread. */
 typedef struct topkit_direct_claim {
@@ -66,12 +70,13 @@ static __device__ __forceinline__ void topkit_direct_measure(const topkit_select
 
 /* The number of threads is known to the compiler, which halves the code: a launch of few rows runs most of it once, from memory. */
 template <int TIES, int THREADS>
-static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREADS) topkit_direct_select_kernel(topkit_select_job job) {
+static __global__ void __launch_bounds__(THREADS, 2 * TOPKIT_DIRECT_THREADS / THREADS) topkit_direct_select_kernel(topkit_select_job job) {
     TOPKIT_SHARED(memory);
     topkit_direct_storage *s = (topkit_direct_storage *)memory;
-    topkit_candidate *items = (topkit_candidate *)(memory + TOPKIT_DIRECT_HEADER); /* (topkit_sort_room(k), where an order is asked for) */
-    const bool sorts = job.order != TOPKIT_ORDER_NONE;
-    float *place = (float *)(items + (sorts ? (topkit_sort_room(job.k) + 15) / 16 * 16 : 0)); /* on a line of 128 bytes: see 03 */
+    const bool by_score = job.order == TOPKIT_ORDER_SCORE, by_index = job.order == TOPKIT_ORDER_INDEX;
+    unsigned char *ordered = memory + TOPKIT_DIRECT_HEADER; /* by score topkit_sort_room(k) candidates, by index a bit for each score */
+    const int room = by_score ? topkit_sort_room(job.k) * (int)sizeof(topkit_candidate) : by_index ? (job.max_length + 31) / 32 * 4 : 0;
+    float *place = (float *)(ordered + (room + 127) / 128 * 128); /* on a line of 128 bytes: see 03 */
     const int bytes = topkit_resident_bytes(job.max_length) + job.capacity * 2; /* the row, and a list of `capacity` positions */
     const topkit_group block = {threadIdx.x, THREADS, 0};
     const int workers = (int)gridDim.x;
@@ -84,6 +89,7 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
     bool copied = topkit_job_copies(job, row);
     if (!copied) topkit_resident_copy_async(block, row, resident); /* [2] */
     topkit_resident_init(block, &s->resident);
+    for (int i = (int)block.thread; by_index && i < room / 4; i += THREADS) ((unsigned *)ordered)[i] = 0;
     if (queued) {
         if (block.thread == 0) s->builds = job.lengths && topkit_order_begin(job.queue);
         topkit_group_sync(block);
@@ -93,7 +99,7 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
     for (;;) {
         const int wanted = row.length < job.k ? row.length : job.k;
         const topkit_sink_pairs out = topkit_job_sink(job, r);
-        const topkit_direct_sink sink = {out, sorts ? items : nullptr};
+        const topkit_direct_sink sink = {out, by_score ? (topkit_candidate *)ordered : nullptr, {by_index ? (unsigned *)ordered : nullptr}};
         topkit_direct_claim claim = {job.rows, {nullptr, 0}};
         if (claims) claim.next = topkit_queue_claim(job.queue, workers); /* [1] */
         if (copied) {
@@ -107,24 +113,29 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
             topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, out);
             topkit_group_sync(block);
         }
-        topkit_resident_region region = {0, 0, 0, 0, 0, false};
         if (!copied) {
             topkit_copy_async_wait();
             const topkit_resident_bracket bracket = topkit_resident_bound(block, resident, wanted, &s->resident); /* [3] */
             if (claims) topkit_direct_look_up(job, &claim);
             topkit_resident_list(block, bracket, wanted, &resident, &s->resident); /* [4] */
             if (claims) topkit_direct_measure(job, &claim);
-            region = topkit_resident_search<TIES>(block, resident, bracket, wanted, &s->resident); /* [5] */
-            if (claims) {
-                s->next = claim.next;
-                s->row = claim.row;
-            }
-            topkit_resident_emit<TIES>(block, resident, region, sink, &s->resident); /* [6] */
             if (block.thread == 0) {
                 topkit_collector_state none = {};
                 topkit_job_count(job, row, 1, topkit_resident_seen(resident, &s->resident), 0, &none);
             }
+            topkit_resident_search<TIES>(block, bracket, wanted, &resident, &s->resident); /* [5] */
+            if (claims) {
+                s->next = claim.next;
+                s->row = claim.row;
+            }
+            topkit_resident_emit(block, resident, sink); /* [6] */
+            if (by_index) { /* while the row is there */
+                topkit_resident_settle(block, resident.listed, wanted, sink, &s->resident); /* [7] */
+                topkit_group_sync(block);
+                topkit_sort_mask(block, sink.mask.words, row.length, resident.scores + resident.lead, out, &s->resident.digit); /* [8] */
+            }
         }
+        const int listed = resident.listed;
         const int next = queued ? s->next : job.rows;
         const bool settles = !copied;
         if (next < job.rows) {
@@ -134,16 +145,16 @@ static __global__ void __launch_bounds__(THREADS, TOPKIT_DIRECT_THREADS / THREAD
             if (!copied) topkit_resident_copy_async(block, row, resident); /* [2] */
         }
         if (settles) {
-            topkit_resident_settle(block, region, wanted, sink, &s->resident); /* [7] */
-            if (sorts) {
+            if (!by_index) topkit_resident_settle(block, listed, wanted, sink, &s->resident); /* [7] */
+            if (by_score) {
                 topkit_resident_clear(block, &s->resident);
                 topkit_group_sync(block);
-                topkit_sort(block, items, wanted, job.order, out, &s->resident.digit);
+                topkit_sort(block, sink.items, wanted, TOPKIT_BY_SCORE, out, &s->resident.digit); /* [8] */
             }
             topkit_sink_pad_all(block.thread, block.size, wanted, job.k, out);
         }
         if (next >= job.rows) break;
-        if (settles && !sorts) topkit_resident_clear(block, &s->resident);
+        if (settles && !by_score) topkit_resident_clear(block, &s->resident);
         r = next;
     }
     if (claims) topkit_queue_leave(job.queue, workers);

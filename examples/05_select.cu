@@ -146,8 +146,7 @@ template <int TIES>
 static int launch_direct(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
     switch (TOPKIT_DIRECT_THREADS / plan->threads) {
         case 1: return launch(topkit_direct_select_kernel<TIES, TOPKIT_DIRECT_THREADS>, p, plan, stream);
-        case 2: return launch(topkit_direct_select_kernel<TIES, TOPKIT_DIRECT_THREADS / 2>, p, plan, stream);
-        default: return launch(topkit_direct_select_kernel<TIES, TOPKIT_DIRECT_THREADS / 4>, p, plan, stream);
+        default: return launch(topkit_direct_select_kernel<TIES, TOPKIT_DIRECT_THREADS / 2>, p, plan, stream);
     }
 }
 

@@ -16,16 +16,17 @@ enum {
     SPLIT_MAX_DEPTH = 4,
     DIRECT_MAX_RESIDENT = 4,  /* what its registers allow */
     DIRECT_MAX_LENGTH = 65000, /* positions are 16 bits */
-    DIRECT_FEW_SCORES = 16384, /* a row of so many keeps no more than half of those threads busy */
+    DIRECT_FEW_SCORES = 8192,  /* of rows of no more, 256 threads a block take least, however few there are */
     HEADER_COUNTERS = (TOPKIT_WORKSPACE_HEADER - 16) / 4, /* behind the queue */
     ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
-    AUTO_ROW_K = 8192,          /* AUTO still takes the row route up to this k, where the one for any took 1.6 times as long */
+    AUTO_ROW_K = 8192,          /* AUTO still takes the row route up to this k, where the one for any took 1.6 times as long, */
+    AUTO_LONG_ROW_K = 16384,    /* .. and up to this one of rows of AUTO_LONG_ROW times as many scores, where it took 1.3 times; of 8 times */
+    AUTO_LONG_ROW = 10,         /* .. as many it took 0.9 times */
     AUTO_SPLIT_K = 18432,       /* .. and split rows up to this one, whose buffers can be compacted a few times; timed up to 8192 */
-    AUTO_DIRECT_FEWEST = 16384, /* AUTO takes the direct route up to this length: of rows that clusters of 8 blocks could share, */
-    AUTO_DIRECT_FEW = 32768,    /* with at most a row a multiprocessor, */
-    AUTO_DIRECT_MANY = 24576,   /* and with more, of which two must lie on chip together */
+    AUTO_DIRECT_FEW = 32768,  /* AUTO takes the direct route up to this length with at most three rows a multiprocessor, */
+    AUTO_DIRECT_MANY = 24576, /* and with more, of which two must lie on chip together */
     SYSTEM_SHARED = 1024      /* of each resident block */
 };
 
@@ -125,8 +126,8 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
 
 /* A row as it lies in shared memory (topkit_resident_bytes), a list of `capacity` positions behind it, and what is to be sorted. */
 static int direct_shared(int max_length, int k, int order, int capacity) {
-    const int room = order == TOPKIT_ORDER_NONE ? 0 : (sort_room(k) + 15) / 16 * 128;
-    return TOPKIT_PLAN_DIRECT_FIXED_SHARED + room + (max_length + 6) / 4 * 16 + capacity * 2;
+    const int room = order == TOPKIT_ORDER_SCORE ? sort_room(k) * 8 : order == TOPKIT_ORDER_INDEX ? (max_length + 31) / 32 * 4 : 0;
+    return TOPKIT_PLAN_DIRECT_FIXED_SHARED + (room + 127) / 128 * 128 + (max_length + 6) / 4 * 16 + capacity * 2;
 }
 
 /* As many blocks a multiprocessor as their rows leave room for; the more there are, the fewer threads need wait for each other. */
@@ -149,8 +150,9 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
             least = time;
         }
     }
-    const int fewer = resident > 2 ? 4 : resident > 1 || max_length <= DIRECT_FEW_SCORES ? 2 : 1;
-    p->threads = TOPKIT_PLAN_DIRECT_THREADS / fewer;
+    /* Two at a time, more than twice: what they issue counts, not how long one takes, but where they sort. */
+    const bool rounds = resident == 2 && rows > 4 * device->sm_count && order != TOPKIT_ORDER_SCORE;
+    p->threads = TOPKIT_PLAN_DIRECT_THREADS / (resident > 2 || rounds || max_length <= DIRECT_FEW_SCORES ? 2 : 1);
     p->blocks = at_most(rows, device->sm_count * resident);
     return TOPKIT_OK;
 }
@@ -160,11 +162,11 @@ static int auto_route(const topkit_device_facts *device, int rows, int max_lengt
     if (k > TOPKIT_PLAN_MAX_K) {
         const bool splits = device->arch >= 90 && rows <= device->sm_count && max_length > AUTO_DIRECT_FEW && order == TOPKIT_ORDER_NONE;
         if (splits && k <= AUTO_SPLIT_K) return TOPKIT_ROUTE_SPLIT;
-        return k <= AUTO_ROW_K ? TOPKIT_ROUTE_ROW : TOPKIT_ROUTE_ANY_K;
+        const bool long_rows = k <= AUTO_LONG_ROW_K && k <= max_length / AUTO_LONG_ROW && order == TOPKIT_ORDER_NONE;
+        return k <= AUTO_ROW_K || long_rows ? TOPKIT_ROUTE_ROW : TOPKIT_ROUTE_ANY_K;
     }
-    const bool few = rows <= device->sm_count, fewest = device->arch >= 90 && 8LL * rows <= split_fits(device, 8);
-    if (max_length <= (fewest ? AUTO_DIRECT_FEWEST : few ? AUTO_DIRECT_FEW : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
-    if (few) return device->arch >= 90 ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
+    if (max_length <= (rows <= 3 * device->sm_count ? AUTO_DIRECT_FEW : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
+    if (rows <= device->sm_count) return device->arch >= 90 ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
     return rows > 2 * device->sm_count && can_pipeline(k, device) ? TOPKIT_ROUTE_PIPELINED : TOPKIT_ROUTE_ROW;
 }
 

@@ -33,7 +33,7 @@ enum {
     TOPKIT_PLAN_SPLIT_TILES_SHARED = 32768, /* a tile a warp */
     TOPKIT_PLAN_SPLIT_TEAM_ROW = 2048,      /* bytes of workspace: a row's, and of each of its blocks */
     TOPKIT_PLAN_SPLIT_TEAM_PART = 2048,
-    TOPKIT_PLAN_DIRECT_THREADS = 1024, /* of a block that has a multiprocessor to itself; two have half of that, more a quarter */
+    TOPKIT_PLAN_DIRECT_THREADS = 512, /* or half of them */
     TOPKIT_PLAN_DIRECT_FIXED_SHARED = 4864,
     TOPKIT_PLAN_ANY_K_FIXED_SHARED = 57344
 };

@@ -7,8 +7,8 @@ TEST_CASE("costs: storage") {
     REQUIRE(sizeof(topkit_candidate) == 8);
     REQUIRE(sizeof(topkit_gate) == 12);
     REQUIRE(sizeof(topkit_queue) == 16);
-    REQUIRE(std::round(sizeof(topkit_digit_storage) / 100.0) == 45);
-    REQUIRE(std::round(sizeof(topkit_refiner_storage) / 100.0) == 76);
+    REQUIRE(std::round(sizeof(topkit_digit_storage) / 100.0) == 46);
+    REQUIRE(std::round(sizeof(topkit_refiner_storage) / 100.0) == 77);
     REQUIRE(std::round(sizeof(topkit_team_storage) / 100.0) == 185);
 }
 

@@ -52,6 +52,59 @@ static void check_both(test_shape shape, const std::vector<topkit_candidate> &it
     check_sort(shape, items, TOPKIT_BY_INDEX);
 }
 
+/* Scores whose bit is set, by index; the second round finds the words as the first has left them. */
+static __global__ void order_mask(test_shape shape, unsigned *others, const unsigned *set, const float *scores, int length,
+                                  topkit_candidate *out, int *fault) {
+    TOPKIT_SHARED(memory);
+    topkit_digit_storage *s = (topkit_digit_storage *)memory;
+    unsigned *words = (unsigned *)(memory + (sizeof *s + 15) / 16 * 16);
+    topkit_group g;
+    if (!test_enter(shape, others, &g)) return;
+    for (int i = (int)g.thread; i * 32 < length; i += (int)g.size) words[i] = 0;
+    topkit_group_sync(g);
+    for (int round = 0; round < 2; round++) {
+        for (int i = (int)g.thread; i * 32 < length; i += (int)g.size) {
+            if (words[i] != 0) atomicOr(fault, 1);
+            words[i] = set[i];
+        }
+        topkit_group_sync(g);
+        const auto put = [=](int slot, int index, unsigned bits) {
+            out[slot].index = index;
+            out[slot].bits = bits;
+        };
+        topkit_sort_mask(g, words, length, scores, topkit_sink_call<decltype(put)>{put}, s);
+    }
+}
+
+TEST_CASE("order: a mask of any length") {
+    everywhere([](test_shape shape) {
+        for (int length : {1, 31, 32, 33, 700, 8192, 20001}) {
+            for (int share : {0, 3, 20, 100}) {
+                INFO(length << " scores, " << share << " % of them set");
+                std::vector<unsigned> set((size_t)(length + 31) / 32, 0);
+                std::vector<topkit_candidate> wanted;
+                score_bits scores = row_of(length, [](int i) { return uniform(4, i); });
+                for (int i = 0; i < length; i++) {
+                    if ((int)(hashed(5, i) % 100) >= share) continue;
+                    set[(size_t)i / 32] |= 1u << (i % 32);
+                    wanted.push_back({scores[(size_t)i], i});
+                }
+                device_buffer<unsigned> words(set);
+                device_buffer<uint32_t> in(scores);
+                device_buffer<topkit_candidate> out((int)wanted.size() + 1);
+                device_buffer<int> fault(1, 0);
+                test_run(shape, 1, (sizeof(topkit_digit_storage) + 15) / 16 * 16 + set.size() * 4, order_mask, (const unsigned *)words.data,
+                         (const float *)in.data, length, out.data, fault.data);
+                const std::vector<topkit_candidate> got = out.read();
+                bool same = true;
+                for (size_t i = 0; i < wanted.size(); i++) same = same && got[i].bits == wanted[i].bits && got[i].index == wanted[i].index;
+                REQUIRE(same);
+                REQUIRE(fault.read()[0] == 0);
+            }
+        }
+    });
+}
+
 TEST_CASE("order: worked numbers") {
     everywhere([](test_shape shape) { check_both(shape, {{bits_of(2.0f), 9}, {bits_of(5.0f), 2}, {bits_of(2.0f), 1}}); });
 }

@@ -122,16 +122,17 @@ TEST_CASE("AUTO takes what was fastest on an H200") {
     static const struct {
         int rows, length, k, route;
     } cases[] = {{1, 1, 2048, TOPKIT_ROUTE_DIRECT},          {1, 16384, 2048, TOPKIT_ROUTE_DIRECT},
-                 {1, 16385, 2048, TOPKIT_ROUTE_SPLIT},       {15, 32768, 2048, TOPKIT_ROUTE_SPLIT},
-                 {16, 32768, 2048, TOPKIT_ROUTE_DIRECT},     {16, 32769, 2048, TOPKIT_ROUTE_SPLIT},
+                 {1, 32768, 2048, TOPKIT_ROUTE_DIRECT},      {1, 32769, 2048, TOPKIT_ROUTE_SPLIT},
                  {132, 32768, 2048, TOPKIT_ROUTE_DIRECT},    {132, 32769, 2048, TOPKIT_ROUTE_SPLIT},
-                 {1, 1 << 24, 2048, TOPKIT_ROUTE_SPLIT},     {133, 24576, 2048, TOPKIT_ROUTE_DIRECT},
-                 {133, 24577, 2048, TOPKIT_ROUTE_ROW},       {264, 1 << 20, 2048, TOPKIT_ROUTE_ROW},
-                 {265, 24577, 2048, TOPKIT_ROUTE_PIPELINED}, {8192, 1 << 20, 2048, TOPKIT_ROUTE_PIPELINED},
+                 {1, 1 << 24, 2048, TOPKIT_ROUTE_SPLIT},     {396, 32768, 2048, TOPKIT_ROUTE_DIRECT},
+                 {133, 32769, 2048, TOPKIT_ROUTE_ROW},       {264, 1 << 20, 2048, TOPKIT_ROUTE_ROW},
+                 {397, 24577, 2048, TOPKIT_ROUTE_PIPELINED}, {8192, 1 << 20, 2048, TOPKIT_ROUTE_PIPELINED},
                  {8192, 24576, 2048, TOPKIT_ROUTE_DIRECT},   {8192, 24576, 4097, TOPKIT_ROUTE_ROW},
                  {1, 1 << 20, 8192, TOPKIT_ROUTE_SPLIT},     {8192, 24576, 8192, TOPKIT_ROUTE_ROW},
                  {1, 1 << 20, 18432, TOPKIT_ROUTE_SPLIT},    {1, 1 << 20, 18433, TOPKIT_ROUTE_ANY_K},
-                 {132, 1 << 20, 8193, TOPKIT_ROUTE_SPLIT},   {133, 1 << 20, 8193, TOPKIT_ROUTE_ANY_K},
+                 {132, 1 << 20, 8193, TOPKIT_ROUTE_SPLIT},   {133, 1 << 20, 16384, TOPKIT_ROUTE_ROW},
+                 {133, 1 << 20, 16385, TOPKIT_ROUTE_ANY_K},  {133, 131072, 13107, TOPKIT_ROUTE_ROW},
+                 {133, 131072, 13108, TOPKIT_ROUTE_ANY_K},
                  {133, 1 << 20, 8192, TOPKIT_ROUTE_ROW},     {1, 32768, 8193, TOPKIT_ROUTE_ANY_K}};
     for (const auto &c : cases) {
         topkit_plan plan;

@@ -205,6 +205,30 @@ TEST_CASE("AUTO beyond the routes' own limit of k, split and not") {
     }
 }
 
+TEST_CASE("AUTO beyond the row route's own limit of k, rows of ten times as many scores") {
+    const int n = 92000, k = 9200;
+#ifdef TOPKIT_SIMT
+    const int rows = 2;
+    simt_set_sm_count(1);
+#else
+    const int rows = 300;
+#endif
+    for (int kind = 0; kind < (BRIEF ? 1 : 2); kind++) {
+        matrix m = matrix_of(rows, n, [](int, int) { return 0.0f; });
+        m.displaced = 1;
+        for (int r = 0; r < rows; r++) m.lengths.push_back(r % 4 == 3 ? k + r % 3 - 1 : n - r);
+        m.fill([&](int r, int i) { return kind == 0 ? ramp(n, r, i) : (float)(hashed(r, i) % 3); });
+        trial t(m);
+        topkit_plan plan;
+        REQUIRE(plan_here(rows, n, k, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_AUTO, &plan) == TOPKIT_OK);
+        REQUIRE(plan.route == TOPKIT_ROUTE_ROW);
+        REQUIRE(t.run(k, {TOPKIT_ROUTE_AUTO, kind, TOPKIT_ORDER_NONE}));
+    }
+#ifdef TOPKIT_SIMT
+    simt_set_sm_count(4);
+#endif
+}
+
 #ifdef TOPKIT_SIMT
 /* On a GPU of 132 multiprocessors test_select_large has such rows. */
 TEST_CASE("A row of forty blocks that meet in memory, with a rough gate") {

@@ -226,9 +226,9 @@ static __global__ void select_resident(const float *scores, int length, int k, i
     topkit_copy_async_wait();
     const topkit_resident_bracket bracket = topkit_resident_bound(block, r, wanted, &s.resident);
     topkit_resident_list(block, bracket, wanted, &r, &s.resident);
-    const topkit_resident_region region = topkit_resident_search<TOPKIT_ANY>(block, r, bracket, wanted, &s.resident);
-    topkit_resident_emit<TOPKIT_ANY>(block, r, region, sink, &s.resident);
-    topkit_resident_settle(block, region, wanted, sink, &s.resident); // the next row's copy might be under way here
+    topkit_resident_search<TOPKIT_ANY>(block, bracket, wanted, &r, &s.resident);
+    topkit_resident_emit(block, r, sink);
+    topkit_resident_settle(block, r.listed, wanted, sink, &s.resident); // the next row's copy might be under way here
 }
 /* [end] */
 

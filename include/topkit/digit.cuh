@@ -4,7 +4,7 @@
  * present, so that one step nearly always suffices where fixed digits of floats would put everything in a few bins.
  *
  *   scope         group
- *   storage       topkit_digit_storage, 4.5 KB shared; the histogram is all zero before and after each step: init once, then sync
+ *   storage       topkit_digit_storage, 4.6 KB shared; the histogram is all zero before and after each step: init once, then sync
  *   sync          range: 1 barrier, behind which it reads the storage: another barrier must come before the next range or find. find: sync
  *                 the group between the last count and the call; 2 barriers inside, ends with one
  *   determinism   yes
@@ -28,7 +28,8 @@ typedef struct topkit_digit_found {
 } topkit_digit_found;
 
 typedef struct topkit_digit_storage {
-    alignas(16) unsigned histogram[TOPKIT_DIGIT_BINS];
+    alignas(16) unsigned aside[TOPKIT_WARP]; /* bins that nobody reads, a lane each */
+    unsigned histogram[TOPKIT_DIGIT_BINS];
     unsigned warp_sums[32], warp_low[32], warp_high[32]; /* (warps) */
     topkit_digit_found found;
 } topkit_digit_storage;
@@ -59,6 +60,13 @@ TOPKIT_FN unsigned topkit_digit_shift(unsigned span) {
 TOPKIT_FN void topkit_digit_count(topkit_digit_storage *s, unsigned bin) {
     TOPKIT_ASSERT(bin < TOPKIT_DIGIT_BINS);
     atomicAdd(&s->histogram[bin], 1u);
+}
+
+/* Counts in `bin` where it is wanted, and else aside: of a condition around an atomic the compiler makes a branch, and of four in a row four,
+ * with their joins, which takes longer than to count what nobody asks for. */
+TOPKIT_FN void topkit_digit_count_if(topkit_group g, topkit_digit_storage *s, bool wanted, unsigned bin) {
+    TOPKIT_ASSERT(!wanted || bin < TOPKIT_DIGIT_BINS);
+    topkit_count_at(s->aside, wanted ? bin + TOPKIT_WARP : topkit_lane(g));
 }
 
 /* Four neighbouring bins, which a thread reads and clears at once. */

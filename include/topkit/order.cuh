@@ -7,14 +7,17 @@
  * Where many share a place they may be equals, as 16-bit scores and small integers are: bins that hold one key alone are then spread by
  * index. Where that does not help a network sorts them, which takes the same time whatever the values are.
  *
+ * The indices of a row that is so short that it has a bit for each score in shared memory need no sorting (topkit_sort_mask): they are set
+ * there, by topkit_sink_mask, and counted up to each word.
+ *
  *   scope         group
  *   storage       a topkit_digit_storage, whose histogram is zero before and after; behind the candidates 3 bytes for each: items must
  *                 have room for topkit_sort_room(count)
  *   sync          called by all threads of the group after a sync; 10 barriers, 6 more where many share a place; the network has about
- *                 log2(count)^2 / 2. Ends with a barrier, but for no candidates, where there is none
+ *                 log2(count)^2 / 2. Ends with a barrier, but for no candidates, where there is none. Of a mask 2, the last at the end
  *   determinism   yes: pairs are distinct, so the order is unique (score descending with equal scores by index; or index ascending)
  *   cost          5 reads of the candidates and 3 shared atomics for each; 3 reads and one more where many share a place. The network
- *                 reads them log2(count) * (log2(count) + 1) / 2 times
+ *                 reads them log2(count) * (log2(count) + 1) / 2 times. Of a mask 2 reads of its words, and 1 of each score
  *
  * Worked numbers: (2.0, 9) (5.0, 2) (2.0, 1) come out as (5.0, 2) (2.0, 1) (2.0, 9) by score and as (2.0, 1) (5.0, 2) (2.0, 9) by index.
  */
@@ -308,6 +311,28 @@ TOPKIT_FN void topkit_sort(topkit_group g, topkit_candidate *items, int count, i
     topkit_group_sync(g);
     topkit__sort_clear(g, m.bins, m.used);
     topkit__sort_clear(g, m.first, m.used);
+    topkit_group_sync(g);
+}
+
+/* Hands the indices below `length` whose bits are set to the sink, in ascending order, with their scores, and zeroes the words. */
+template <typename SINK>
+TOPKIT_FN void topkit_sort_mask(topkit_group g, unsigned *words, int length, const float *scores, SINK sink, topkit_digit_storage *s) {
+    const unsigned lane = topkit_lane(g), warp = topkit_warp_rank(g);
+    const int count = (length + 31) / 32, each = (count + (int)g.size - 1) / (int)g.size; /* consecutive words of a thread */
+    const int begin = (int)g.thread * each, end = begin + each < count ? begin + each : count;
+    unsigned sum = 0, total;
+    for (int i = begin; i < end; i++) sum += (unsigned)__popc(words[i]);
+    unsigned slot = topkit_warp_exclusive_sum(g, sum, &total);
+    if (lane == 0) s->warp_sums[warp] = total;
+    topkit_group_sync(g);
+    slot += __reduce_add_sync(TOPKIT_FULL_MASK, lane < warp ? s->warp_sums[lane] : 0u);
+    for (int i = begin; i < end; i++) {
+        for (unsigned bits = words[i]; bits; bits &= bits - 1) {
+            const int index = i * 32 + __ffs((int)bits) - 1;
+            topkit_sink_put(sink, (int)slot++, index, __float_as_uint(scores[index]));
+        }
+        words[i] = 0;
+    }
     topkit_group_sync(g);
 }
 

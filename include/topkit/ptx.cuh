@@ -99,6 +99,28 @@ TOPKIT_FN float topkit_subtract(float x, float y) {
 #endif
 }
 
+/* counters[n] counts one more: of counters in shared memory that others count in as well. It is no memory clobber, so that loads may be
+ * moved across it: between it and what else uses the counters must be a barrier. */
+TOPKIT_FN void topkit_count_at(unsigned *counters, unsigned n) {
+#if TOPKIT_PTX
+    asm volatile("red.shared.add.u32 [%0], 1;" ::"r"(topkit_shared_address(counters) + n * 4));
+#else
+    atomicAdd(&counters[n], 1u);
+#endif
+}
+
+/* 2^23 and a whole number below it as a float have that number in their last bits: a bin without a conversion. And counters[n] counts one
+ * more, for y = TOPKIT_COUNT_FROM + n: two instructions, of which a multiply-add finds the address. */
+#define TOPKIT_COUNT_FROM 8388608.0f
+TOPKIT_FN void topkit_count_at(unsigned *counters, float y) {
+#if TOPKIT_PTX
+    const unsigned origin = topkit_shared_address(counters) - 4 * 0x4b000000u;
+    asm volatile("{ .reg .b32 a; mad.lo.u32 a, %1, 4, %0; red.shared.add.u32 [a], 1; }" ::"r"(origin), "r"(__float_as_uint(y)));
+#else
+    atomicAdd(&counters[__float_as_uint(y) - 0x4b000000u], 1u);
+#endif
+}
+
 /* The greater and the lesser of two scores in the library's order, where a NaN ranks as TOPKIT_NAN says; of two zeros or two NaNs either.
  * Denormals are kept under any compiler flag. */
 TOPKIT_FN float topkit_greater(float x, float y) {

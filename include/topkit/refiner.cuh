@@ -5,7 +5,7 @@
  * compaction and sorting use to keep the selected in place (topkit_refine_cut, topkit_refine_keep).
  *
  *   scope         group
- *   storage       topkit_refiner_storage, 7.6 KB shared. Init once, then sync; each call leaves it as it found it
+ *   storage       topkit_refiner_storage, 7.7 KB shared. Init once, then sync; each call leaves it as it found it
  *   sync          called by all threads of the group; the candidates must be synced before. Each call ends with a barrier but for k = 0.
  *                 Counters are zeroed behind it: emit and keep come behind a cut, or behind another barrier since the last call
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
@@ -132,8 +132,8 @@ TOPKIT_FN void topkit__region_narrow(topkit_group g, const topkit_candidate *ite
             const int left = topkit__batch_load(g, items, count, base, &batch);
 #pragma unroll
             for (int u = 0; u < TOPKIT_BATCH; u++) {
-                if (left > u * (int)g.size && topkit__region_value<BY_INDEX>(*r, batch.c[u], &value) && value - r->low <= r->span)
-                    topkit_digit_count(&s->digit, (value - r->low) >> shift);
+                const bool races = topkit__region_value<BY_INDEX>(*r, batch.c[u], &value) && left > u * (int)g.size;
+                topkit_digit_count_if(g, &s->digit, races && value - r->low <= r->span, (value - r->low) >> shift);
             }
         }
         topkit_group_sync(g);

@@ -5,21 +5,23 @@
  * exceeds the upper one is selected for sure, and its position is listed, two bytes each; what lies between them are the boundary's
  * members, of which there are few (topkit_resident_list). Bins only guide: that fewer than k exceed the upper number and at least k the
  * lower one is counted, and the members are compared exactly. Where it does not come out, because of infinities, outliers or many equals,
- * radix steps over the keys of the whole row find the boundary instead (topkit_resident_search): slower, never wrong. Emission reads the
- * row for the last time (topkit_resident_emit); the members are told apart behind it (topkit_resident_settle).
+ * the keys that lie between the numbers are narrowed to those that are there, and by radix steps, until as few are left, and the list is
+ * made by them (topkit_resident_search): slower, never wrong. Emission looks at the row for the last time (topkit_resident_emit); the
+ * members are told apart behind it (topkit_resident_settle).
  *
  *   scope         group, which may be a part of a block; rows of up to 65000 scores
  *   storage       topkit_resident_storage, 4.6 KB shared, init once; topkit_resident_bytes(length) of shared memory for the row, aligned to
  *                 16 bytes, and 2 bytes for each of k positions behind it
  *   sync          copy: no barrier; a thread looks first at what it copied itself, and must have waited for that (topkit_copy_async_wait).
  *                 The five calls in their order, by all threads of the group: bound 4 barriers (1 where it finds no bounds, 7 where its
- *                 first try fails), list 1 (3 where the list does not do), search none (3 for a radix step), emit 1, settle none. Each
- *                 ends with a barrier but for settle, and for search where it has none. After emit the row's memory may be written
- *                 again. Clear, with 1 barrier, makes the storage ready for the next row's bound
+ *                 first try fails), list 1 (3 where the list does not do), search none (or 3, and 3 for a radix step), emit 1, settle
+ *                 none. Each ends with a barrier but for settle, and for search where it has none. After emit the row's memory may be
+ *                 written again. Clear, with 1 barrier, makes the storage ready for the next row's bound
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
  *                 The order of emission is open in both
- *   cost          3 passes over the row in shared memory; a shared atomic for each score of the row's upper part; k positions written and
- *                 read
+ *   cost          3 passes over the row in shared memory, of which one counts every score with a shared atomic; k positions written and
+ *                 read. A search adds 2 passes, and one for each radix step: 2.3 to 2.8 times the time of a row that needs none, on an
+ *                 H200 at 4096 rows of 8K to 24K (equals, two values, any bits at all)
  *
  * Worked numbers: of 8 aligned scores 1 9 3 4 8 2 7 6 and k = 3, groups of two have the maxima 9 4 8 7: at least 3 scores reach the least
  * of them, 4. Bins from 4 to 9 have the 7 alone in the third best's: 9 and 8 are listed, 7 is the only member.
@@ -32,32 +34,30 @@
 /* A row in shared memory: score i is scores[lead + i], lead < 4. What fills up the first and the last vector ranks lowest. */
 typedef struct topkit_resident {
     float *scores;
-    unsigned short *list; /* positions of the scores that are selected for sure; null: nothing is known of any */
+    unsigned short *list; /* positions of the scores that are selected for sure */
     int length, lead;
     int capacity; /* positions that the list has room for */
-    int listed;   /* positions in it */
+    int listed;   /* positions in it; negative: nothing is known of any */
 } topkit_resident;
 
-typedef topkit__region topkit_resident_region;
-
-/* At least k scores of the row have keys of low or more, none has more than high. Where it is `close`, fewer than k scores exceed `sure`
- * and k or more exceed `value`, hardly any lying between (under TOPKIT_NAN_HIGHEST "exceed" is "are not less than"). */
+/* At least k scores of the row have keys of low or more, none has more than high. Where it is `binned`, fewer than k scores exceed `sure`
+ * and k or more exceed `value` (under TOPKIT_NAN_HIGHEST "exceed" is "are not less than"); where it is `close`, hardly any lie between. */
 typedef struct topkit_resident_bracket {
     unsigned low, high;
     float value, sure;
-    bool close;
+    bool binned, close;
 } topkit_resident_bracket;
 
 enum { TOPKIT__RESIDENT_LISTED = 0, TOPKIT__RESIDENT_MEMBERS = 1 };
 typedef struct __align__(16) topkit_resident_storage {
     topkit_digit_storage digit; /* between list and settle its histogram holds the boundary's members */
-    unsigned counts[2];         /* selected for sure, members of the boundary: zero between rows, */
-    unsigned taken;             /* .. as are the equals taken */
+    float value, sure;          /* the bounds that a histogram gave */
+    unsigned counts[2];         /* selected for sure, members of the boundary: zero between rows */
 } topkit_resident_storage;
 
 TOPKIT_FN void topkit_resident_init(topkit_group g, topkit_resident_storage *s) {
     topkit_digit_init(g, &s->digit);
-    if (g.thread == 0) s->counts[0] = s->counts[1] = s->taken = 0;
+    if (g.thread == 0) s->counts[0] = s->counts[1] = 0;
 }
 
 /* Bytes for a row of so many scores on any 4-byte boundary. */
@@ -95,11 +95,11 @@ TOPKIT_FN void topkit__resident_copy_edge(topkit_row row, topkit_resident r, int
 /* Starts copying the row to its place. Thread t has the vectors t, t + size, .. */
 TOPKIT_FN void topkit_resident_copy_async(topkit_group g, topkit_row row, topkit_resident r) {
     const int from = r.lead > 0, to = (r.lead + r.length) / 4, vectors = topkit__resident_vectors(r);
-    const float *scores = row.scores - r.lead;
-#pragma unroll 4
-    for (int v = (int)g.thread; v < to; v += (int)g.size) {
-        if (v >= from) topkit_copy_async_16(r.scores + v * 4, scores + v * 4);
-    }
+    const int first = (int)g.thread + (g.thread < (unsigned)from ? (int)g.size : 0);
+    const float *source = row.scores - r.lead + first * 4;
+    float *target = r.scores + first * 4;
+#pragma unroll 8
+    for (int v = first; v < to; v += (int)g.size, source += 4 * g.size, target += 4 * g.size) topkit_copy_async_16(target, source);
     if (from > 0 && g.thread == 0) topkit__resident_copy_edge(row, r, 0);
     if (vectors > to && vectors > from && g.thread == (unsigned)to % g.size) topkit__resident_copy_edge(row, r, to);
     topkit_copy_async_commit();
@@ -107,9 +107,51 @@ TOPKIT_FN void topkit_resident_copy_async(topkit_group g, topkit_row row, topkit
 
 TOPKIT_FN float topkit__resident_most(float4 x) { return topkit_greater(topkit_greater(x.x, x.y), topkit_greater(x.z, x.w)); }
 
+/* Linear bins of scores, from `low` on. */
+typedef struct topkit__resident_bins {
+    float low, step, scale;
+} topkit__resident_bins;
+
+/* The linear bin of a score, at or behind `lowest`: never decreasing in x, which is all that the bounds ask for. */
+TOPKIT_FN float topkit__resident_place(topkit__resident_bins bins, float x, float lowest) {
+    const float y = fmaf(x - bins.low, bins.scale, TOPKIT_COUNT_FROM + TOPKIT_WARP);
+    const float last = TOPKIT_COUNT_FROM + (TOPKIT_WARP + TOPKIT_DIGIT_BINS - 1);
+    return TOPKIT_NAN == TOPKIT_NAN_LOWEST ? fminf(fmaxf(y, lowest), last) : fmaxf(fminf(y, last), lowest); /* the number, not the NaN */
+}
+TOPKIT_FN int topkit__resident_bin(topkit__resident_bins bins, float x) {
+    return (int)(__float_as_uint(topkit__resident_place(bins, x, TOPKIT_COUNT_FROM)) - 0x4b000000u) - TOPKIT_WARP;
+}
+
+/* The neighbours of a number. Of the two zeros neither is the other's. */
+TOPKIT_FN float topkit__resident_below(float x) {
+    const unsigned key = topkit_key(__float_as_uint(x));
+    return __uint_as_float(topkit_key_bits(key - (key == 0x80000000u ? 2 : 1)));
+}
+TOPKIT_FN float topkit__resident_above(float x) {
+    const unsigned key = topkit_key(__float_as_uint(x));
+    return __uint_as_float(topkit_key_bits(key + (key == 0x7ffffffeu ? 2 : 1)));
+}
+
+/* A number that everything in bin `bin` or higher exceeds, close below: its own bin is lower. Below `low` for the lowest bin, which what
+ * lies less than half a step below is rounded into. -inf, which no bin holds, where there is none. Never -0. */
+TOPKIT_FN float topkit__resident_floor(topkit__resident_bins bins, int bin) {
+    float x = bins.low + ((float)bin - 0.51f) * bins.step;
+    if (topkit__resident_bin(bins, x) >= bin) x = topkit__resident_below(x);
+    return topkit_add_zero(topkit__resident_bin(bins, x) < bin ? x : __uint_as_float(0xff800000u));
+}
+
+/* A number that nothing up to bin `bin` exceeds, close above: its own bin is higher. +inf where there is none. */
+TOPKIT_FN float topkit__resident_ceiling(topkit__resident_bins bins, int bin) {
+    float x = bins.low + ((float)bin + 0.51f) * bins.step;
+    if (topkit__resident_bin(bins, x) <= bin) x = topkit__resident_above(x);
+    return topkit_add_zero(x > bins.low && topkit__resident_bin(bins, x) > bin ? x : __uint_as_float(0x7f800000u));
+}
+
 /* topkit_digit_find, which zeroes the histogram, without unrolled loops: they would run once or twice here. Nothing is inside where fewer
- * than `rank` were counted. */
-TOPKIT_FN topkit_digit_found topkit__resident_find(topkit_group g, topkit_digit_storage *s, unsigned rank) {
+ * than `rank` were counted. Of linear bins the thread that finds the bin computes the bounds, for all. */
+TOPKIT_FN topkit_digit_found topkit__resident_find(topkit_group g, topkit_resident_storage *resident, unsigned rank,
+                                                   const topkit__resident_bins *linear) {
+    topkit_digit_storage *s = &resident->digit;
     const unsigned lane = topkit_lane(g), warp = topkit_warp_rank(g), fours = TOPKIT_DIGIT_BINS / 4;
     const unsigned each = (fours + g.size - 1) / g.size; /* consecutive fours of a thread, from the top; of many threads some have none */
     const unsigned begin = g.thread * each, end = begin + each < fours ? begin + each : fours;
@@ -126,12 +168,27 @@ TOPKIT_FN topkit_digit_found topkit__resident_find(topkit_group g, topkit_digit_
     topkit_group_sync(g);
     unsigned above = below + __reduce_add_sync(TOPKIT_FULL_MASK, lane < warp ? s->warp_sums[lane] : 0u);
     if (above < rank && above + sum >= rank) { /* one thread of the group */
-        unsigned bin = TOPKIT_DIGIT_BINS - 1 - begin * 4;
+        unsigned i = begin;
+        uint4 four = bins[fours - 1 - i];
 #pragma unroll 1
-        while (above + s->histogram[bin] < rank) above += s->histogram[bin--];
+        for (unsigned n; above + (n = four.x + four.y + four.z + four.w) < rank; four = bins[fours - 1 - ++i]) above += n;
+        unsigned bin = (fours - 1 - i) * 4 + 3, inside = four.w;
+        const unsigned lower[3] = {four.z, four.y, four.x};
+#pragma unroll
+        for (int n = 0; n < 3; n++) {
+            if (above + inside < rank) {
+                above += inside;
+                inside = lower[n];
+                bin--;
+            }
+        }
         s->found.bin = bin;
         s->found.above = above;
-        s->found.inside = s->histogram[bin];
+        s->found.inside = inside;
+        if (linear) {
+            resident->value = topkit__resident_floor(*linear, (int)bin);
+            resident->sure = topkit__resident_ceiling(*linear, (int)bin);
+        }
     }
 #pragma unroll 1
     for (unsigned i = begin; i < end; i++) bins[fours - 1 - i] = make_uint4(0, 0, 0, 0);
@@ -167,64 +224,43 @@ TOPKIT_FN void topkit__resident_range(topkit_group g, topkit_resident_storage *s
     *usual = __reduce_min_sync(TOPKIT_FULL_MASK, lane < warps ? s->digit.warp_sums[lane] : 0xffffffffu);
 }
 
-/* The linear bin of a score from `low` on: never decreasing in x, which is all that the bounds ask for. */
-TOPKIT_FN unsigned topkit__resident_bin(float x, float low, float scale) {
-    const float y = fmaf(x - low, scale, 8388608.0f); /* 2^23, whose last bit counts ones */
-    return __float_as_uint(fminf(y, 8388608.0f + (TOPKIT_DIGIT_BINS - 1))) - 0x4b000000u;
-}
-
-TOPKIT_FN void topkit__resident_count(topkit_resident_storage *s, float x, float low, float scale) {
-    const unsigned bin = topkit__resident_bin(x, low, scale);
-    if (TOPKIT_NAN == TOPKIT_NAN_LOWEST ? topkit_ge(x, low) : topkit_not_lt(x, low)) topkit_digit_count(&s->digit, bin);
-}
-
-/* The neighbours of a number. Of the two zeros neither is the other's. */
-TOPKIT_FN float topkit__resident_below(float x) {
-    const unsigned key = topkit_key(__float_as_uint(x));
-    return __uint_as_float(topkit_key_bits(key - (key == 0x80000000u ? 2 : 1)));
-}
-TOPKIT_FN float topkit__resident_above(float x) {
-    const unsigned key = topkit_key(__float_as_uint(x));
-    return __uint_as_float(topkit_key_bits(key + (key == 0x7ffffffeu ? 2 : 1)));
-}
-
-/* A number that everything in bin `bin` or higher exceeds, close below: its own bin is lower. Never -0. */
-TOPKIT_FN float topkit__resident_floor(unsigned bin, float low, float step, float scale) {
-    float x = low + ((float)bin - 0.51f) * step;
-    if (topkit__resident_bin(x, low, scale) >= bin) x = topkit__resident_below(x);
-    return topkit_add_zero(bin > 0 && x > low && topkit__resident_bin(x, low, scale) < bin ? x : topkit__resident_below(low));
-}
-
-/* A number that nothing up to bin `bin` exceeds, close above: its own bin is higher. +inf where there is none. */
-TOPKIT_FN float topkit__resident_ceiling(unsigned bin, float low, float step, float scale) {
-    float x = low + ((float)bin + 0.51f) * step;
-    if (topkit__resident_bin(x, low, scale) <= bin) x = topkit__resident_above(x);
-    return topkit_add_zero(x > low && topkit__resident_bin(x, low, scale) > bin ? x : __uint_as_float(0x7f800000u));
+/* Scores below the bins are counted as well, where no lane meets another: of a condition around an atomic the compiler makes a branch, and
+ * of four in a row four, with their joins. */
+TOPKIT_FN void topkit__resident_count_four(topkit_resident_storage *s, topkit__resident_bins bins, float4 x, float lowest) {
+    topkit_count_at(s->digit.aside, topkit__resident_place(bins, x.x, lowest));
+    topkit_count_at(s->digit.aside, topkit__resident_place(bins, x.y, lowest));
+    topkit_count_at(s->digit.aside, topkit__resident_place(bins, x.z, lowest));
+    topkit_count_at(s->digit.aside, topkit__resident_place(bins, x.w, lowest));
 }
 
 /* Counts the row's scores from `low` on in linear bins up to `high` and puts the bounds around the bin of rank k. */
 TOPKIT_FN bool topkit__resident_close_in(topkit_group g, topkit_resident r, int k, float low, float high, topkit_resident_bracket *bracket,
                                          topkit_resident_storage *s) {
     const float span = high - low;
-    bracket->close = false; /* what a try before this one left holds no longer */
     if (!(span > 1e-30f && span < 1e37f)) return false;
-    const float scale = (TOPKIT_DIGIT_BINS - 1) / span, step = span * (1.0f / (TOPKIT_DIGIT_BINS - 1));
+    const topkit__resident_bins bins = {low, span * (1.0f / (TOPKIT_DIGIT_BINS - 1)), (TOPKIT_DIGIT_BINS - 1) / span};
+    const float lowest = TOPKIT_COUNT_FROM + (float)topkit_lane(g);
     const int vectors = topkit__resident_vectors(r);
     const float4 *row = (const float4 *)r.scores;
-#pragma unroll 2
-    for (int v = (int)g.thread; v < vectors; v += (int)g.size) {
-        const float4 x = row[v];
-        topkit__resident_count(s, x.x, low, scale);
-        topkit__resident_count(s, x.y, low, scale);
-        topkit__resident_count(s, x.z, low, scale);
-        topkit__resident_count(s, x.w, low, scale);
+    /* Four vectors are read before the first is counted: neither the compiler nor the hardware moves a read ahead of an atomic. */
+    int v = (int)g.thread;
+    #pragma unroll 1
+    for (; v + 3 * (int)g.size < vectors; v += 4 * (int)g.size) {
+        float4 x[4];
+#pragma unroll
+        for (int u = 0; u < 4; u++) x[u] = row[v + u * (int)g.size];
+#pragma unroll
+        for (int u = 0; u < 4; u++) topkit__resident_count_four(s, bins, x[u], lowest);
     }
+#pragma unroll 1
+    for (; v < vectors; v += (int)g.size) topkit__resident_count_four(s, bins, row[v], lowest);
     topkit_group_sync(g);
-    const topkit_digit_found found = topkit__resident_find(g, &s->digit, (unsigned)k);
-    bracket->value = topkit__resident_floor(found.bin, low, step, scale);
-    bracket->sure = topkit__resident_ceiling(found.bin, low, step, scale);
-    bracket->close = found.inside > 0 && found.inside <= TOPKIT_BOUNDARY;
-    return found.inside > 0;
+    const topkit_digit_found found = topkit__resident_find(g, s, (unsigned)k, &bins);
+    bracket->value = s->value;
+    bracket->sure = s->sure;
+    bracket->binned = found.inside > 0;
+    bracket->close = bracket->binned && found.inside <= TOPKIT_BOUNDARY;
+    return bracket->binned;
 }
 
 /* What at least k scores of the row reach, 1 <= k <= length. */
@@ -254,7 +290,7 @@ TOPKIT_FN topkit_resident_bracket topkit_resident_bound(topkit_group g, topkit_r
             low = topkit_lesser(low, least);
         }
     }
-    topkit_resident_bracket bracket = {0u, 0u, 0.0f, 0.0f, false};
+    topkit_resident_bracket bracket = {0u, 0u, 0.0f, 0.0f, false, false};
     unsigned usual;
     topkit__resident_range(g, s, low, high, &bracket.low, &bracket.high, &usual);
     if (groups < k) bracket.low = 0;
@@ -268,7 +304,7 @@ TOPKIT_FN topkit_resident_bracket topkit_resident_bound(topkit_group g, topkit_r
         high = __uint_as_float(topkit_key_bits(bracket.high));
     if (!topkit__resident_close_in(g, r, k, guess, high, &bracket, s) && part > 0.0f)
         topkit__resident_close_in(g, r, k, low, high, &bracket, s);
-    if (bracket.close) bracket.low = topkit_key(__float_as_uint(bracket.value)) + (TOPKIT_NAN == TOPKIT_NAN_LOWEST);
+    if (bracket.binned) bracket.low = topkit_key(__float_as_uint(bracket.value)) + (TOPKIT_NAN == TOPKIT_NAN_LOWEST);
     return bracket;
 }
 
@@ -288,69 +324,85 @@ TOPKIT_FN void topkit__resident_member_put(topkit_resident_storage *s, unsigned 
     topkit__resident_member_bits(s)[slot] = bits;
 }
 
-/* The position of a thread's n-th score of 32: of 8 vectors, of which the first is `v`. */
-TOPKIT_FN int topkit__resident_position(topkit_group g, int v, int n) { return v * 4 + (n >> 2) * 4 * ((int)g.size - 1) + n; }
+/* Four scores more of which bits say whether they exceed the bounds. */
+TOPKIT_FN void topkit__resident_shift_in_four(float4 x, topkit_resident_bracket bracket, unsigned *between, unsigned *sure) {
+    *between = topkit__resident_shift_in(*between, x.x, bracket.value);
+    *sure = topkit__resident_shift_in(*sure, x.x, bracket.sure);
+    *between = topkit__resident_shift_in(*between, x.y, bracket.value);
+    *sure = topkit__resident_shift_in(*sure, x.y, bracket.sure);
+    *between = topkit__resident_shift_in(*between, x.z, bracket.value);
+    *sure = topkit__resident_shift_in(*sure, x.z, bracket.sure);
+    *between = topkit__resident_shift_in(*between, x.w, bracket.value);
+    *sure = topkit__resident_shift_in(*sure, x.w, bracket.sure);
+}
 
-/* Lists positions of a warp's part of the row. False: no room. */
-TOPKIT_FN bool topkit__resident_list_part(topkit_group g, topkit_resident_bracket bracket, topkit_resident r, int first,
-                                          topkit_resident_storage *s) {
-    const float4 *row = (const float4 *)r.scores;
-    const int vectors = topkit__resident_vectors(r), lane = (int)topkit_lane(g), v = first + lane;
-    unsigned between = 0, sure = 0, total, base = 0;
-#pragma unroll 4
-    for (int u = 0; u < 8; u++) {
-        if (v + u * (int)g.size < vectors) {
-            const float4 x = row[v + u * (int)g.size];
-            between = topkit__resident_shift_in(between, x.x, bracket.value);
-            sure = topkit__resident_shift_in(sure, x.x, bracket.sure);
-            between = topkit__resident_shift_in(between, x.y, bracket.value);
-            sure = topkit__resident_shift_in(sure, x.y, bracket.sure);
-            between = topkit__resident_shift_in(between, x.z, bracket.value);
-            sure = topkit__resident_shift_in(sure, x.z, bracket.sure);
-            between = topkit__resident_shift_in(between, x.w, bracket.value);
-            sure = topkit__resident_shift_in(sure, x.w, bracket.sure);
-        } else {
-            between <<= 4;
-            sure <<= 4;
-        }
-    }
-    between &= ~sure;
+/* Takes the highest bit of 32 that stand for the scores of 8 vectors, from vector `v` on and a group apart: the score's position. */
+TOPKIT_FN int topkit__resident_take(topkit_group g, int v, unsigned *bits) {
+    const int n = 31 - __clz((int)*bits);
+    *bits ^= 1u << n;
+    return (v + 7 * (int)g.size) * 4 + 3 - n - (n & 28) * ((int)g.size - 1);
+}
+
+/* Lists what a warp's bits say is selected for sure, and puts the members of the boundary where they are compared; or, of a plateau, which
+ * are all alike, `need` of them into the list, from `equals` on. False: there are too many members. */
+TOPKIT_FN bool topkit__resident_put(topkit_group g, topkit_resident r, int v, unsigned sure, unsigned between, unsigned short *equals,
+                                    unsigned need, topkit_resident_storage *s) {
+    const int lane = (int)topkit_lane(g);
+    unsigned total, base = 0;
     /* One scan for both, and one atomic instruction of two lanes. */
     const unsigned below = topkit_warp_exclusive_sum(g, (unsigned)__popc(sure) | (unsigned)__popc(between) << 16, &total);
     if (lane < 2) base = atomicAdd(&s->counts[lane], lane == TOPKIT__RESIDENT_LISTED ? total & 0xffffu : total >> 16);
     const unsigned slot = __shfl_sync(TOPKIT_FULL_MASK, base, TOPKIT__RESIDENT_LISTED);
     const unsigned member = __shfl_sync(TOPKIT_FULL_MASK, base, TOPKIT__RESIDENT_MEMBERS);
-    if (slot + (total & 0xffffu) > (unsigned)r.capacity || member + (total >> 16) > TOPKIT_BOUNDARY) return false;
+    if (slot + (total & 0xffffu) > (unsigned)r.capacity || (!equals && member + (total >> 16) > TOPKIT_BOUNDARY)) return false;
     unsigned short *next = r.list + slot + (below & 0xffffu);
-    while (sure) {
-        const int n = __clz((int)sure);
-        sure ^= 0x80000000u >> n;
-        *next++ = (unsigned short)topkit__resident_position(g, v, n);
-    }
+    while (sure) *next++ = (unsigned short)topkit__resident_take(g, v, &sure);
     for (unsigned put = member + (below >> 16); between; put++) {
-        const int n = __clz((int)between), position = topkit__resident_position(g, v, n);
-        between ^= 0x80000000u >> n;
-        topkit__resident_member_put(s, put, __float_as_uint(r.scores[position]), position - r.lead);
+        const int position = topkit__resident_take(g, v, &between);
+        if (!equals) topkit__resident_member_put(s, put, __float_as_uint(r.scores[position]), position - r.lead);
+        else if (put < need) equals[put] = (unsigned short)position;
+        else break;
     }
     return true;
 }
 
-/* Lists the positions of the scores that are selected for sure, and as the boundary's members those that may be. Where that does not work
- * r loses its list. */
+/* Lists positions of a warp's part of the row by the bounds. */
+TOPKIT_FN bool topkit__resident_list_part(topkit_group g, topkit_resident_bracket bracket, topkit_resident r, int first,
+                                          topkit_resident_storage *s) {
+    const float4 *row = (const float4 *)r.scores;
+    const int vectors = topkit__resident_vectors(r), v = first + (int)topkit_lane(g);
+    unsigned between = 0, sure = 0;
+    if (first + 7 * (int)g.size + (int)TOPKIT_WARP <= vectors) {
+#pragma unroll
+        for (int u = 0; u < 8; u++) topkit__resident_shift_in_four(row[v + u * (int)g.size], bracket, &between, &sure);
+    } else {
+#pragma unroll 1
+        for (int u = 0; u < 8; u++) {
+            if (v + u * (int)g.size < vectors) {
+                topkit__resident_shift_in_four(row[v + u * (int)g.size], bracket, &between, &sure);
+            } else {
+                between <<= 4;
+                sure <<= 4;
+            }
+        }
+    }
+    return topkit__resident_put(g, r, v, sure, between & ~sure, nullptr, 0, s);
+}
+
+/* Lists the positions of the scores that are selected for sure, and as the boundary's members those that may be: of the k best, for which
+ * the list must have room. Where that does not work nothing is known of any. */
 TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket bracket, int k, topkit_resident *r,
                                     topkit_resident_storage *s) {
     const int vectors = topkit__resident_vectors(*r);
+    TOPKIT_ASSERT(k <= r->capacity);
     for (int first = (int)(g.thread - topkit_lane(g)); bracket.close && first < vectors; first += 8 * (int)g.size) {
         if (!topkit__resident_list_part(g, bracket, *r, first, s)) break; /* the counts say so */
     }
     topkit_group_sync(g);
     const unsigned listed = s->counts[TOPKIT__RESIDENT_LISTED], members = s->counts[TOPKIT__RESIDENT_MEMBERS];
     r->listed = (int)listed;
-    if (bracket.close && listed <= (unsigned)r->capacity && members <= TOPKIT_BOUNDARY && listed <= (unsigned)k &&
-        listed + members >= (unsigned)k)
-        return;
-    r->list = nullptr;
-    r->listed = 0;
+    if (bracket.close && listed <= (unsigned)k && members <= TOPKIT_BOUNDARY && listed + members >= (unsigned)k) return;
+    r->listed = -1;
     if (bracket.close) { /* rare */
         topkit_group_sync(g);
         topkit_resident_init(g, s);
@@ -358,122 +410,163 @@ TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket brac
     }
 }
 
-/* Where a score lies as seen from the boundary's region: in it, above it, or neither. */
-typedef struct topkit__resident_side {
-    bool member, above;
-} topkit__resident_side;
-
-TOPKIT_FN topkit__resident_side topkit__resident_side_of(topkit__region region, unsigned bits, int index) {
-    const unsigned key = topkit_key(bits);
-    unsigned value = key;
-    bool races = index >= 0, above = false;
-    if (region.by_index) {
-        above = races && key > region.tie;
-        races = races && key == region.tie;
-        value = (unsigned)~index;
-    }
-    topkit__resident_side side;
-    side.member = races && value - region.low <= region.span; /* wraps round below the region */
-    side.above = above || (races && value >= region.low && !side.member);
-    return side;
-}
-
-/* How many scores the bounds let through, between list and clear. */
+/* How many scores the bounds let through, between list and search. */
 TOPKIT_FN int topkit_resident_seen(topkit_resident r, const topkit_resident_storage *s) {
-    return r.list ? r.listed + (int)s->counts[TOPKIT__RESIDENT_MEMBERS] : r.length;
+    return r.listed < 0 ? r.length : r.listed + (int)s->counts[TOPKIT__RESIDENT_MEMBERS];
 }
 
-/* A radix step's counts. Where the region is a single key they would queue up at one bin: a warp's are added up first. */
+/* A score as a radix step sees it: its key or, among equals, its index turned round; and whether it is one of the region's. */
+typedef struct topkit__resident_view {
+    unsigned from_low; /* value - low, which wraps round below the region */
+    bool member, above;
+} topkit__resident_view;
+
+TOPKIT_FN topkit__resident_view topkit__resident_view_of(topkit__region region, float score, int index) {
+    const unsigned key = topkit_key(__float_as_uint(score)), value = region.by_index ? ~(unsigned)index : key;
+    const bool races = !region.by_index || key == region.tie;
+    topkit__resident_view view;
+    view.from_low = value - region.low;
+    view.member = races && view.from_low <= region.span;
+    view.above = races ? value >= region.low && !view.member : key > region.tie;
+    return view;
+}
+
+/* A radix step's counts; what is not in the region is counted where nobody looks. */
 TOPKIT_FN void topkit__resident_step(topkit_group g, topkit_resident r, topkit__region region, unsigned shift,
                                      topkit_resident_storage *s) {
+    const float *scores = r.scores + r.lead;
 #pragma unroll 1
-    for (int base = (int)(g.thread - topkit_lane(g)); base < r.length; base += (int)g.size) {
-        const int i = base + (int)topkit_lane(g), index = i < r.length ? i : -1;
-        const unsigned bits = index >= 0 ? __float_as_uint(r.scores[r.lead + index]) : 0u;
-        const bool member = topkit__resident_side_of(region, bits, index).member;
-        if (region.span == 0) {
-            const unsigned members = (unsigned)__popc(__ballot_sync(TOPKIT_FULL_MASK, member));
-            if (topkit_lane(g) == 0 && members > 0) atomicAdd(&s->digit.histogram[0], members);
-        } else if (member) {
-            topkit_digit_count(&s->digit, ((region.by_index ? (unsigned)~index : topkit_key(bits)) - region.low) >> shift);
+    for (int first = (int)g.thread; first < r.length; first += 4 * (int)g.size) {
+        float x[4];
+#pragma unroll
+        for (int u = 0; u < 4; u++) x[u] = first + u * (int)g.size < r.length ? scores[first + u * (int)g.size] : 0.0f;
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            const int i = first + u * (int)g.size;
+            const topkit__resident_view view = topkit__resident_view_of(region, x[u], i);
+            topkit_digit_count_if(g, &s->digit, view.member && i < r.length, view.from_low >> shift);
         }
     }
 }
 
-/* The boundary of the k best: what is listed and the members, or else its region in the whole row, narrowed until all members are
- * selected, or at most TOPKIT_BOUNDARY are left, or they are equals of which any will do. */
-template <int TIES>
-TOPKIT_FN topkit_resident_region topkit_resident_search(topkit_group g, topkit_resident r, topkit_resident_bracket bracket, int k,
-                                                        topkit_resident_storage *s) {
-    topkit__region region = {bracket.low, bracket.high - bracket.low, (unsigned)k, (unsigned)r.length, 0, false};
-    if (r.list) {
-        region.need = (unsigned)(k - r.listed);
-        return region;
+/* The keys that are there between the bounds, and how many: of few distinct scores there is one. */
+TOPKIT_FN topkit__region topkit__resident_narrow(topkit_group g, topkit_resident r, topkit_resident_bracket bracket, int k,
+                                                 topkit_resident_storage *s) {
+    const unsigned lane = topkit_lane(g), warps = topkit_warps(g);
+    /* Of infinities and NaNs in the last bin none is told apart by a bound. */
+    const bool bounded = bracket.binned && bracket.sure < __uint_as_float(0x7f800000u);
+    const unsigned highest = bounded ? topkit_key(__float_as_uint(bracket.sure)) - (TOPKIT_NAN == TOPKIT_NAN_HIGHEST) : bracket.high;
+    unsigned least = 0xffffffffu, most = 0, above = 0, inside = 0;
+#pragma unroll 4
+    for (int i = (int)g.thread; i < r.length; i += (int)g.size) {
+        const unsigned key = topkit_key(__float_as_uint(r.scores[r.lead + i]));
+        const bool member = key - bracket.low <= highest - bracket.low;
+        above += key > highest;
+        inside += member;
+        least = member && key < least ? key : least;
+        most = member && key > most ? key : most;
     }
-    for (;;) {
-        const unsigned shift = topkit_digit_shift(region.span);
-        topkit__resident_step(g, r, region, shift, s);
-        topkit_group_sync(g);
-        const topkit_digit_found found = topkit__resident_find(g, &s->digit, region.need);
-        region.need -= found.above;
-        region.inside = found.inside;
-        region.low += found.bin << shift;
-        region.span = (1u << shift) - 1;
-        if (topkit__region_is_settled<TIES>(region)) return region;
+    topkit_digit_range(g, &s->digit, &least, &most);
+    const unsigned sums = __reduce_add_sync(TOPKIT_FULL_MASK, above << 16 | inside); /* a row has fewer than 2^16 scores */
+    if (lane == 0) s->digit.warp_sums[topkit_warp_rank(g)] = sums;
+    topkit_group_sync(g);
+    const unsigned both = lane < warps ? s->digit.warp_sums[lane] : 0;
+    above = __reduce_add_sync(TOPKIT_FULL_MASK, both >> 16);
+    inside = __reduce_add_sync(TOPKIT_FULL_MASK, both & 0xffffu);
+    TOPKIT_ASSERT(above < (unsigned)k && above + inside >= (unsigned)k); /* bins never decrease, so that their bounds hold */
+    topkit__region region = {least, most - least, (unsigned)k - above, inside, 0, false};
+    return region;
+}
+
+/* Lists by a region that is settled what the bounds could not tell apart. */
+template <int TIES>
+TOPKIT_FN void topkit__resident_list_region(topkit_group g, topkit__region region, int k, topkit_resident *r, topkit_resident_storage *s) {
+    const bool all = region.inside == region.need, plateau = topkit__region_is_plateau<TIES>(region);
+    const int vectors = topkit__resident_vectors(*r), before = k - (int)region.need;
+#pragma unroll 1
+    for (int first = (int)(g.thread - topkit_lane(g)); first < vectors; first += 8 * (int)g.size) {
+        const int v = first + (int)topkit_lane(g);
+        unsigned between = 0, sure = 0;
+#pragma unroll 1
+        for (int u = 0; u < 8; u++) {
+            const int at = v + u * (int)g.size;
+            const float4 four = at < vectors ? ((const float4 *)r->scores)[at] : make_float4(0, 0, 0, 0);
+            const float x[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                const int index = at * 4 + c - r->lead;
+                const topkit__resident_view view = topkit__resident_view_of(region, x[c], index);
+                const bool there = (unsigned)index < (unsigned)r->length;
+                sure = sure << 1 | (there && (view.above || (all && view.member)) ? 1u : 0u);
+                between = between << 1 | (there && !all && view.member ? 1u : 0u);
+            }
+        }
+        topkit__resident_put(g, *r, v, sure, between, plateau ? r->list + before : nullptr, region.need, s);
+    }
+    topkit_group_sync(g);
+    r->listed = all || plateau ? k : before;
+    if (plateau && g.thread == 0) s->counts[TOPKIT__RESIDENT_MEMBERS] = 0; /* they are listed; emit ends with a barrier */
+}
+
+/* Where the bounds did not do: the region of the boundary in the whole row, narrowed until all of its members are selected, or at most
+ * TOPKIT_BOUNDARY are left, or they are equals of which any will do; and then the list of what is selected for sure. */
+template <int TIES>
+TOPKIT_FN void topkit_resident_search(topkit_group g, topkit_resident_bracket bracket, int k, topkit_resident *r,
+                                      topkit_resident_storage *s) {
+    if (r->listed >= 0) return;
+    topkit__region region = topkit__resident_narrow(g, *r, bracket, k, s);
+    while (!topkit__region_is_settled<TIES>(region)) {
         if (region.span == 0) { /* equal keys: their indices decide */
             region.by_index = true;
             region.tie = region.low;
-            region.low = (unsigned)~(r.length - 1);
-            region.span = (unsigned)(r.length - 1);
+            region.low = (unsigned)~(r->length - 1);
+            region.span = (unsigned)(r->length - 1);
         }
+        const unsigned shift = topkit_digit_shift(region.span);
+        topkit__resident_step(g, *r, region, shift, s);
+        topkit_group_sync(g);
+        const topkit_digit_found found = topkit__resident_find(g, s, region.need, nullptr);
+        const unsigned left = region.span - (found.bin << shift), whole = (1u << shift) - 1;
+        region.need -= found.above;
+        region.inside = found.inside;
+        region.low += found.bin << shift;
+        region.span = left < whole ? left : whole; /* behind its end lies what is above it already */
     }
+    topkit__resident_list_region<TIES>(g, region, k, r, s);
 }
 
-/* Hands what lies above the boundary to the sink, in no particular order, and of its members those that need no comparing. */
-template <int TIES, typename SINK>
-TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, topkit_resident_region region, SINK sink,
-                                    topkit_resident_storage *s) {
-    const bool all = region.inside == region.need, plateau = topkit__region_is_plateau<TIES>(region);
-    if (r.list) {
-#pragma unroll 4
-        for (int i = (int)g.thread; i < r.listed; i += (int)g.size) {
-            const int position = r.list[i];
-            topkit_sink_put(sink, i, position - r.lead, __float_as_uint(r.scores[position]));
+/* Hands what is listed to the sink, in no particular order. */
+template <typename SINK>
+TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, SINK sink) {
+    int *bare = topkit_sink_bare(sink), from = 0;
+    if (bare && ((unsigned long long)bare & 15) == 0) {
+        from = r.listed & ~3;
+        for (int i = (int)g.thread * 4; i < from; i += (int)g.size * 4) {
+            const uint2 four = *(const uint2 *)(r.list + i);
+            *(int4 *)(bare + i) = make_int4((int)(four.x & 0xffffu) - r.lead, (int)(four.x >> 16) - r.lead, (int)(four.y & 0xffffu) - r.lead,
+                                            (int)(four.y >> 16) - r.lead);
         }
-        topkit_group_sync(g);
-        return;
     }
-#pragma unroll 1
-    for (int base = (int)(g.thread - topkit_lane(g)); base < r.length; base += (int)g.size) {
-        const int i = base + (int)topkit_lane(g), index = i < r.length ? i : -1;
-        const unsigned bits = index >= 0 ? __float_as_uint(r.scores[r.lead + index]) : 0u;
-        const topkit__resident_side side = topkit__resident_side_of(region, bits, index);
-        bool selected = side.above || (all && side.member);
-        if (plateau) {
-            const unsigned ticket = topkit_warp_reserve(g, side.member, &s->taken);
-            selected = selected || (side.member && ticket < region.need);
-        } else if (!all) {
-            const unsigned member = topkit_warp_reserve(g, side.member, &s->counts[TOPKIT__RESIDENT_MEMBERS]);
-            if (side.member) topkit__resident_member_put(s, member, bits, index);
-        }
-        const unsigned slot = topkit_warp_reserve(g, selected, &s->counts[TOPKIT__RESIDENT_LISTED]);
-        if (selected) topkit_sink_put(sink, (int)slot, index, bits);
+#pragma unroll 4
+    for (int i = from + (int)g.thread; i < r.listed; i += (int)g.size) {
+        const int position = r.list[i];
+        topkit_sink_put(sink, i, position - r.lead, __float_as_uint(r.scores[position]));
     }
     topkit_group_sync(g);
 }
 
-/* Hands the best of the boundary's members to the sink, of k selected in all. Does not look at the row. */
+/* Hands the best of the boundary's members to the sink, behind those that were listed, so that k are selected. Does not look at the row. */
 template <typename SINK>
-TOPKIT_FN void topkit_resident_settle(topkit_group g, topkit_resident_region region, int k, SINK sink, topkit_resident_storage *s) {
+TOPKIT_FN void topkit_resident_settle(topkit_group g, int listed, int k, SINK sink, topkit_resident_storage *s) {
     unsigned long long *pairs = topkit__resident_members(s);
-    const unsigned members = s->counts[TOPKIT__RESIDENT_MEMBERS], before = (unsigned)k - region.need;
+    const unsigned members = s->counts[TOPKIT__RESIDENT_MEMBERS], need = (unsigned)(k - listed);
     for (unsigned i = g.thread; i < members; i += g.size) {
         const unsigned long long mine = pairs[i];
         unsigned rank = 1;
 #pragma unroll 4
         for (unsigned j = 0; j < members; j++) rank += pairs[j] > mine;
-        if (rank <= region.need)
-            topkit_sink_put(sink, (int)(before + rank - 1), (int)~(unsigned)mine, topkit__resident_member_bits(s)[i]);
+        if (rank <= need)
+            topkit_sink_put(sink, listed + (int)rank - 1, (int)~(unsigned)mine, topkit__resident_member_bits(s)[i]);
     }
 }
 
@@ -485,7 +578,7 @@ TOPKIT_FN void topkit_resident_clear(topkit_group g, topkit_resident_storage *s)
         topkit__resident_members(s)[i] = 0;
         topkit__resident_member_bits(s)[i] = 0;
     }
-    if (g.thread == 0) s->counts[0] = s->counts[1] = s->taken = 0;
+    if (g.thread == 0) s->counts[0] = s->counts[1] = 0;
 }
 
 #endif

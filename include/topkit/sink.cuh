@@ -45,6 +45,13 @@ TOPKIT_FN void topkit_sink_pad(topkit_sink_pairs_of<SCORE> s, int slot) {
     if (s.values) topkit_narrow(0xff800000u, s.values + slot);
 }
 
+/* Where slot s of a sink is one integer, the index, and nothing else: for writing four at once. Null for any other sink. */
+template <typename SINK>
+TOPKIT_FN int *topkit_sink_bare(SINK) { return nullptr; }
+TOPKIT_FN int *topkit_sink_bare(topkit_sink_indices s) { return s.base == 0 ? s.indices : nullptr; }
+template <typename SCORE>
+TOPKIT_FN int *topkit_sink_bare(topkit_sink_pairs_of<SCORE> s) { return s.base == 0 && !s.values ? s.indices : nullptr; }
+
 /* Slots of a paged cache: position p lives in page table[p >> page_bits]. */
 typedef struct topkit_sink_pages {
     int *slots;       /* (k) */

@@ -219,8 +219,8 @@ TOPKIT_FN void topkit__team_count(topkit_group g, const topkit_team *team, const
             batch.c[u].index += team->begin;
             const bool runs = topkit__region_value<BY_INDEX>(r, batch.c[u], &value) && left > u * (int)g.size;
             const unsigned bin = (value - r.low) >> shift;
-            if (runs && (open ? value >= r.low : value - r.low <= r.span))
-                topkit_digit_count(digit, bin < TOPKIT_TEAM_BINS ? bin : TOPKIT_TEAM_BINS - 1);
+            topkit_digit_count_if(g, digit, runs && (open ? value >= r.low : value - r.low <= r.span),
+                                  bin < TOPKIT_TEAM_BINS ? bin : TOPKIT_TEAM_BINS - 1);
         }
     }
 }

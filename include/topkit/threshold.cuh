@@ -103,7 +103,7 @@ TOPKIT_FN void topkit__narrow(topkit_group g, const float *sample, int count, in
         const unsigned shift = topkit_digit_shift(high - low);
         for (int i = (int)g.thread; low < high && i < count; i += (int)g.size) {
             const unsigned key = topkit_key(__float_as_uint(sample[i]));
-            if (key >= low && key <= high) topkit_digit_count(s, (key - low) >> shift);
+            topkit_digit_count_if(g, s, key - low <= high - low, (key - low) >> shift);
         }
         topkit_group_sync(g);
         if (low == high) return; /* they are equal */
@@ -138,7 +138,7 @@ TOPKIT_FN topkit_proposal topkit_propose_from_sample(topkit_group g, const float
 #pragma unroll
         for (int u = 0; u < 4; u++) {
             const unsigned key = topkit_key(__float_as_uint(x[u]));
-            if (base + u * (int)g.size < count && key >= low) topkit_digit_count(s, (key - low) >> shift);
+            topkit_digit_count_if(g, s, base + u * (int)g.size < count && key >= low, (key - low) >> shift);
         }
     }
     topkit_group_sync(g);

@@ -111,6 +111,9 @@ __global__ void every_call_threshold(unsigned *out, const float *scores, const i
     unsigned low = out[0], high = out[1];
     topkit_digit_range(g, &digit, &low, &high);
     topkit_digit_count(&digit, (out[2] - low) >> topkit_digit_shift(high - low));
+    topkit_digit_count_if(g, &digit, out[2] > low, 5);
+    topkit_count_at(digit.histogram, out[4]);
+    topkit_count_at(digit.histogram, TOPKIT_COUNT_FROM + 7.0f);
     topkit_group_sync(g);
     out[3] = topkit_digit_find(g, &digit, out[4], true).bin;
     out[5] = topkit_propose_from_sample(g, scores, numbers[0], numbers[1], numbers[2], &digit).second;
@@ -143,6 +146,7 @@ template <typename SINK>
 static __device__ void every_call_sink(SINK sink, int k) {
     topkit_sink_put(sink, 0, k, 2);
     topkit_sink_pad(sink, 1);
+    if (topkit_sink_bare(sink)) topkit_sink_pad(sink, 2);
 }
 
 __global__ void every_call_refiner(int *out, const topkit_candidate *items, topkit_candidate *kept, int count, int k) {
@@ -230,6 +234,7 @@ __global__ void every_call_collector(const float *scores, int length, int k, top
     const topkit_sink_indices sink = {out + topkit_sort_room(k), 0};
     topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_INDEX, sink, &storage.digit);
     topkit_sort(topkit_group_block(), items, k, TOPKIT_BY_SCORE, sink, &storage.digit);
+    topkit_sort_mask(topkit_group_block(), (unsigned *)stages, length, scores, sink, &storage.digit);
 }
 
 template <int TIES>
@@ -243,9 +248,9 @@ static __device__ void every_call_resident(const float *scores, int length, int 
     topkit_copy_async_wait();
     const topkit_resident_bracket bracket = topkit_resident_bound(g, r, k, s);
     topkit_resident_list(g, bracket, k, &r, s);
-    const topkit_resident_region region = topkit_resident_search<TIES>(g, r, bracket, k, s);
-    topkit_resident_emit<TIES>(g, r, region, sink, s);
-    topkit_resident_settle(g, region, k, sink, s);
+    topkit_resident_search<TIES>(g, bracket, k, &r, s);
+    topkit_resident_emit(g, r, sink);
+    topkit_resident_settle(g, r.listed, k, sink, s);
     topkit_resident_clear(g, s);
     out[1] = topkit_resident_group(out[2], k) + topkit_resident_seen(r, s);
     out[3] = topkit_subtract(topkit_greater(scores[0], scores[1]), topkit_lesser(scores[2], scores[3])) > 0.0f;
