@@ -16,7 +16,7 @@
  * Rows of at most k scores are copied out; rows that fit the buffer skip [2] and [3] and collect everything.
  *
  *   scores        float, or 16-bit ones (SCORE is topkit_bf16 or topkit_f16): the same steps over half the bytes, by half.cuh
- *   k             1 .. 4096 (plan.c); up to 8192 where AUTO chooses, 16384 by score for any k: with a larger buffer
+ *   k             1 .. 4096 (plan.c); up to 16384 where AUTO chooses, and by score for any k: with a larger buffer
  *   shared        40 KB and 8 bytes a candidate: 104 KB for k <= 2048, two blocks a multiprocessor
  *   workspace     1 KB + 4 bytes a row, zeroed once
  *   reads         the row once, plus one 32-byte sector in 2 KB for the sample

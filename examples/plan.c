@@ -124,13 +124,13 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
     return TOPKIT_OK;
 }
 
-/* A row as it lies in shared memory (topkit_resident_bytes), a list of `capacity` positions behind it, and what is to be sorted. */
+/* A row as it lies in shared memory (topkit_resident_bytes), a list of `capacity` positions behind it, and what puts them in order. */
 static int direct_shared(int max_length, int k, int order, int capacity) {
     const int room = order == TOPKIT_ORDER_SCORE ? sort_room(k) * 8 : order == TOPKIT_ORDER_INDEX ? (max_length + 31) / 32 * 4 : 0;
     return TOPKIT_PLAN_DIRECT_FIXED_SHARED + (room + 127) / 128 * 128 + (max_length + 6) / 4 * 16 + capacity * 2;
 }
 
-/* As many blocks a multiprocessor as their rows leave room for; the more there are, the fewer threads need wait for each other. */
+/* Blocks a multiprocessor: the more there are, the fewer threads need wait for each other. */
 static int plan_direct(const topkit_device_facts *device, int rows, int max_length, int k, int order, topkit_plan *p) {
     if (max_length > DIRECT_MAX_LENGTH) return TOPKIT_ERROR_OPTION;
     p->capacity = (at_most(k, max_length) + 7) / 8 * 8;

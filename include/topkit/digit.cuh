@@ -28,7 +28,7 @@ typedef struct topkit_digit_found {
 } topkit_digit_found;
 
 typedef struct topkit_digit_storage {
-    alignas(16) unsigned aside[TOPKIT_WARP]; /* bins that nobody reads, a lane each */
+    alignas(16) unsigned aside[TOPKIT_WARP]; /* bins that nobody reads, spread over the lanes */
     unsigned histogram[TOPKIT_DIGIT_BINS];
     unsigned warp_sums[32], warp_low[32], warp_high[32]; /* (warps) */
     topkit_digit_found found;
@@ -62,7 +62,7 @@ TOPKIT_FN void topkit_digit_count(topkit_digit_storage *s, unsigned bin) {
     atomicAdd(&s->histogram[bin], 1u);
 }
 
-/* Counts in `bin` where it is wanted, and else aside: of a condition around an atomic the compiler makes a branch, and of four in a row four,
+/* Counts in `bin` of storage in shared memory where it is wanted, and else aside: of a condition around an atomic the compiler makes a branch, and of four in a row four,
  * with their joins, which takes longer than to count what nobody asks for. */
 TOPKIT_FN void topkit_digit_count_if(topkit_group g, topkit_digit_storage *s, bool wanted, unsigned bin) {
     TOPKIT_ASSERT(!wanted || bin < TOPKIT_DIGIT_BINS);

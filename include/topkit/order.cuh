@@ -11,7 +11,7 @@
  * there, by topkit_sink_mask, and counted up to each word.
  *
  *   scope         group
- *   storage       a topkit_digit_storage, whose histogram is zero before and after; behind the candidates 3 bytes for each: items must
+ *   storage       a topkit_digit_storage, whose histogram is zero before and after (of a mask whatever it was); behind the candidates 3 bytes for each: items must
  *                 have room for topkit_sort_room(count)
  *   sync          called by all threads of the group after a sync; 10 barriers, 6 more where many share a place; the network has about
  *                 log2(count)^2 / 2. Ends with a barrier, but for no candidates, where there is none. Of a mask 2, the last at the end
@@ -314,7 +314,7 @@ TOPKIT_FN void topkit_sort(topkit_group g, topkit_candidate *items, int count, i
     topkit_group_sync(g);
 }
 
-/* Hands the indices below `length` whose bits are set to the sink, in ascending order, with their scores, and zeroes the words. */
+/* Hands the indices whose bits are set, all below `length`, to the sink, in ascending order, with their scores, and zeroes the words. */
 template <typename SINK>
 TOPKIT_FN void topkit_sort_mask(topkit_group g, unsigned *words, int length, const float *scores, SINK sink, topkit_digit_storage *s) {
     const unsigned lane = topkit_lane(g), warp = topkit_warp_rank(g);

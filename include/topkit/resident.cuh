@@ -11,16 +11,16 @@
  *
  *   scope         group, which may be a part of a block; rows of up to 65000 scores
  *   storage       topkit_resident_storage, 4.6 KB shared, init once; topkit_resident_bytes(length) of shared memory for the row, aligned to
- *                 16 bytes, and 2 bytes for each of k positions behind it
+ *                 16 bytes, and 2 bytes for each of k positions behind it, all of them: there is no way without the list
  *   sync          copy: no barrier; a thread looks first at what it copied itself, and must have waited for that (topkit_copy_async_wait).
- *                 The five calls in their order, by all threads of the group: bound 4 barriers (1 where it finds no bounds, 7 where its
- *                 first try fails), list 1 (3 where the list does not do), search none (or 3, and 3 for a radix step), emit 1, settle
- *                 none. Each ends with a barrier but for settle, and for search where it has none. After emit the row's memory may be
- *                 written again. Clear, with 1 barrier, makes the storage ready for the next row's bound
+ *                 The five calls in their order, by all threads of the group: bound 4 barriers (1 where it finds no bounds, 4 or 7
+ *                 where its first try fails), list 1 (3 where it was begun and does not do), search none (or 3, and 3 for a radix step), emit 1, settle
+ *                 none. Call them one behind the other: what they read last is not written before the next one's barrier. After emit the
+ *                 row's memory may be written again. Clear, with 1 barrier, makes the storage ready for the next row's bound
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
  *                 The order of emission is open in both
- *   cost          3 passes over the row in shared memory, of which one counts every score with a shared atomic; k positions written and
- *                 read. A search adds 2 passes, and one for each radix step: 2.3 to 2.8 times the time of a row that needs none, on an
+ *   cost          3 passes over the row in shared memory, of which one counts every score with a shared atomic (and one more where the
+ *                 first try fails); k positions written and read. A search adds 2 passes, and one for each radix step: 2.3 to 2.8 times the time of a row that needs none, on an
  *                 H200 at 4096 rows of 8K to 24K (equals, two values, any bits at all)
  *
  * Worked numbers: of 8 aligned scores 1 9 3 4 8 2 7 6 and k = 3, groups of two have the maxima 9 4 8 7: at least 3 scores reach the least
@@ -41,7 +41,8 @@ typedef struct topkit_resident {
 } topkit_resident;
 
 /* At least k scores of the row have keys of low or more, none has more than high. Where it is `binned`, fewer than k scores exceed `sure`
- * and k or more exceed `value` (under TOPKIT_NAN_HIGHEST "exceed" is "are not less than"); where it is `close`, hardly any lie between. */
+ * and k or more exceed `value` (under TOPKIT_NAN_HIGHEST "exceed" is "are not less than", and a `sure` of +inf says nothing); where it is
+ * `close`, hardly any lie between. */
 typedef struct topkit_resident_bracket {
     unsigned low, high;
     float value, sure;
@@ -133,11 +134,12 @@ TOPKIT_FN float topkit__resident_above(float x) {
 }
 
 /* A number that everything in bin `bin` or higher exceeds, close below: its own bin is lower. Below `low` for the lowest bin, which what
- * lies less than half a step below is rounded into. -inf, which no bin holds, where there is none. Never -0. */
+ * lies less than half a step below is rounded into. Where there is none, what only -inf does not exceed, which no bin holds. Never -0. */
 TOPKIT_FN float topkit__resident_floor(topkit__resident_bins bins, int bin) {
     float x = bins.low + ((float)bin - 0.51f) * bins.step;
     if (topkit__resident_bin(bins, x) >= bin) x = topkit__resident_below(x);
-    return topkit_add_zero(topkit__resident_bin(bins, x) < bin ? x : __uint_as_float(0xff800000u));
+    const float least = __uint_as_float(TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0xff800000u : 0xff7fffffu);
+    return topkit_add_zero(topkit__resident_bin(bins, x) < bin && x >= least ? x : least);
 }
 
 /* A number that nothing up to bin `bin` exceeds, close above: its own bin is higher. +inf where there is none. */
@@ -224,7 +226,7 @@ TOPKIT_FN void topkit__resident_range(topkit_group g, topkit_resident_storage *s
     *usual = __reduce_min_sync(TOPKIT_FULL_MASK, lane < warps ? s->digit.warp_sums[lane] : 0xffffffffu);
 }
 
-/* Scores below the bins are counted as well, where no lane meets another: of a condition around an atomic the compiler makes a branch, and
+/* Scores below the bins are counted as well, aside, where few lanes meet: of a condition around an atomic the compiler makes a branch, and
  * of four in a row four, with their joins. */
 TOPKIT_FN void topkit__resident_count_four(topkit_resident_storage *s, topkit__resident_bins bins, float4 x, float lowest) {
     topkit_count_at(s->digit.aside, topkit__resident_place(bins, x.x, lowest));
@@ -233,7 +235,7 @@ TOPKIT_FN void topkit__resident_count_four(topkit_resident_storage *s, topkit__r
     topkit_count_at(s->digit.aside, topkit__resident_place(bins, x.w, lowest));
 }
 
-/* Counts the row's scores from `low` on in linear bins up to `high` and puts the bounds around the bin of rank k. */
+/* Counts the row's scores in linear bins from `low` to `high`, what is lower aside, and puts the bounds around the bin of rank k. */
 TOPKIT_FN bool topkit__resident_close_in(topkit_group g, topkit_resident r, int k, float low, float high, topkit_resident_bracket *bracket,
                                          topkit_resident_storage *s) {
     const float span = high - low;
@@ -297,7 +299,7 @@ TOPKIT_FN topkit_resident_bracket topkit_resident_bound(topkit_group g, topkit_r
     if (bracket.low <= TOPKIT_KEY_NEG_INF || usual >= TOPKIT_KEY_POS_INF) return bracket;
     low = __uint_as_float(topkit_key_bits(bracket.low));
     high = __uint_as_float(topkit_key_bits(usual));
-    /* The lower scores need not be counted, and how many these are may be guessed: where too few are left, all are counted. */
+    /* The lower scores need no bins, and how many these are may be guessed: where too few have one, all get one. */
     const float part = r.length >= 12 * k ? 0.5f : r.length >= 6 * k ? 0.375f : r.length >= 4 * k ? 0.25f : 0.0f;
     const float guess = low + (high - low) * part;
     if (bracket.high < TOPKIT_KEY_POS_INF && k < r.length / 8) /* too few are wanted for more to lie above the bins */

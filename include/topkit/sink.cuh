@@ -3,7 +3,8 @@
  * A sink is a plain struct and two functions: topkit_sink_put(sink, slot, index, bits) for each selected score (slots 0 .. m-1, each
  * once, in no particular order) and topkit_sink_pad(sink, slot) for the slots from m to k-1 of a row shorter than k. Both are called by
  * single threads. For a struct of your own write both in the struct's namespace, declared with TOPKIT_FN like these (or a sink that is
- * never padded warns of an unused function): they are found where the blocks are instantiated. topkit_sink_call takes a lambda.
+ * never padded warns of an unused function): they are found where the blocks are instantiated. topkit_sink_call takes a lambda. A third,
+ * topkit_sink_bare(sink), may give the place of the slots where a slot is an index and nothing else: blocks then write several at once.
  *
  *   scope         thread
  *   storage       the sink's own, by value

@@ -9,7 +9,7 @@
  *                 sample or for rank 0, where there is none. From a sample: 4 barriers, 6 with a second rank; 4 more, three times at
  *                 most, where a few samples lie far above the rest. Roughly, from indices, and crowds: 2. From ranks and values: none
  *   determinism   yes, for the same sample
- *   cost          roughly, and crowds: 1 read of the sample. From a sample: 2 reads, one shared atomic for each sample above the bracket
+ *   cost          roughly, and crowds: 1 read of the sample. From a sample: 2 reads, one shared atomic for each sample
  *
  * How a rank is found without sorting: the maxima of r disjoint classes of samples are r different samples, so the smallest of them is a
  * lower bound (the bracket) of the r-th largest. One histogram step over [bracket, maximum] then gives a bin floor close below it. A
