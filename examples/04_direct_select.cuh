@@ -16,7 +16,8 @@
  *
  *   k             1 .. 4096 (plan.c)
  *   length        what shared memory holds beside 5 KB, 2 bytes for each of k and, for output by score, 11 more for each, or by index a bit
- *                 for each score. Of k = 2048, unsorted: 12093 scores with four blocks a multiprocessor, 16957 with three, 26685 with two, 55869 with one
+ *                 for each score. Of k = 2048, unsorted: 12093 scores with four blocks a multiprocessor, 16957 with three, 26685 with two,
+ *                 55869 with one
  *   workspace     1 KB + 4 bytes a row, zeroed once
  *   reads         the row once
  */

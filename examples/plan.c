@@ -22,8 +22,8 @@ enum {
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
     AUTO_ROW_K = 8192,          /* AUTO still takes the row route up to this k, where the one for any took 1.6 times as long, */
-    AUTO_LONG_ROW_K = 16384,    /* .. and up to this one of rows of AUTO_LONG_ROW times as many scores, where it took 1.3 times; of 8 times */
-    AUTO_LONG_ROW = 10,         /* .. as many it took 0.9 times */
+    AUTO_LONG_ROW_K = 16384,    /* .. and up to this one of rows that are so many times as long, where it took 1.3 times as long: */
+    AUTO_LONG_ROW = 10,         /* .. of 8 times as many scores it took 0.9 times as long */
     AUTO_SPLIT_K = 18432,       /* .. and split rows up to this one, whose buffers can be compacted a few times; timed up to 8192 */
     AUTO_DIRECT_FEW = 32768,  /* AUTO takes the direct route up to this length with at most three rows a multiprocessor, */
     AUTO_DIRECT_MANY = 24576, /* and with more, of which two must lie on chip together */

@@ -62,8 +62,8 @@ TOPKIT_FN void topkit_digit_count(topkit_digit_storage *s, unsigned bin) {
     atomicAdd(&s->histogram[bin], 1u);
 }
 
-/* Counts in `bin` of storage in shared memory where it is wanted, and else aside: of a condition around an atomic the compiler makes a branch, and of four in a row four,
- * with their joins, which takes longer than to count what nobody asks for. */
+/* Counts in `bin` of storage in shared memory where it is wanted, and else aside: of a condition around an atomic the compiler makes a
+ * branch, and of four in a row four, with their joins, which takes longer than to count what nobody asks for. */
 TOPKIT_FN void topkit_digit_count_if(topkit_group g, topkit_digit_storage *s, bool wanted, unsigned bin) {
     TOPKIT_ASSERT(!wanted || bin < TOPKIT_DIGIT_BINS);
     topkit_count_at(s->aside, wanted ? bin + TOPKIT_WARP : topkit_lane(g));

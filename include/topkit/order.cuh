@@ -11,8 +11,8 @@
  * there, by topkit_sink_mask, and counted up to each word.
  *
  *   scope         group
- *   storage       a topkit_digit_storage, whose histogram is zero before and after (of a mask whatever it was); behind the candidates 3 bytes for each: items must
- *                 have room for topkit_sort_room(count)
+ *   storage       a topkit_digit_storage, whose histogram is zero before and after (of a mask whatever it was); behind the candidates 3
+ *                 bytes for each: items must have room for topkit_sort_room(count)
  *   sync          called by all threads of the group after a sync; 10 barriers, 6 more where many share a place; the network has about
  *                 log2(count)^2 / 2. Ends with a barrier, but for no candidates, where there is none. Of a mask 2, the last at the end
  *   determinism   yes: pairs are distinct, so the order is unique (score descending with equal scores by index; or index ascending)

@@ -14,14 +14,14 @@
  *                 16 bytes, and 2 bytes for each of k positions behind it, all of them: there is no way without the list
  *   sync          copy: no barrier; a thread looks first at what it copied itself, and must have waited for that (topkit_copy_async_wait).
  *                 The five calls in their order, by all threads of the group: bound 4 barriers (1 where it finds no bounds, 4 or 7
- *                 where its first try fails), list 1 (3 where it was begun and does not do), search none (or 3, and 3 for a radix step), emit 1, settle
- *                 none. Call them one behind the other: what they read last is not written before the next one's barrier. After emit the
- *                 row's memory may be written again. Clear, with 1 barrier, makes the storage ready for the next row's bound
+ *                 where its first try fails), list 1 (3 where it was begun and does not do), search none (or 3, and 3 for a radix step),
+ *                 emit 1, settle none. Call them one behind the other: what they read last is not written before the next one's barrier.
+ *                 After emit the row's memory may be written again. Clear, with 1 barrier, makes the storage ready for the next row
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
  *                 The order of emission is open in both
  *   cost          3 passes over the row in shared memory, of which one counts every score with a shared atomic (and one more where the
- *                 first try fails); k positions written and read. A search adds 2 passes, and one for each radix step: 2.3 to 2.8 times the time of a row that needs none, on an
- *                 H200 at 4096 rows of 8K to 24K (equals, two values, any bits at all)
+ *                 first try fails); k positions written and read. A search adds 2 passes, and one for each radix step: at the most 3.0
+ *                 times the time of a row that needs none, on an H200 with 4096 rows of 8K to 24K (equals, two values, any bits at all)
  *
  * Worked numbers: of 8 aligned scores 1 9 3 4 8 2 7 6 and k = 3, groups of two have the maxima 9 4 8 7: at least 3 scores reach the least
  * of them, 4. Bins from 4 to 9 have the 7 alone in the third best's: 9 and 8 are listed, 7 is the only member.
@@ -139,7 +139,7 @@ TOPKIT_FN float topkit__resident_floor(topkit__resident_bins bins, int bin) {
     float x = bins.low + ((float)bin - 0.51f) * bins.step;
     if (topkit__resident_bin(bins, x) >= bin) x = topkit__resident_below(x);
     const float least = __uint_as_float(TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0xff800000u : 0xff7fffffu);
-    return topkit_add_zero(topkit__resident_bin(bins, x) < bin && x >= least ? x : least);
+    return topkit_add_zero(topkit__resident_bin(bins, x) < bin && (TOPKIT_NAN == TOPKIT_NAN_LOWEST || x >= least) ? x : least);
 }
 
 /* A number that nothing up to bin `bin` exceeds, close above: its own bin is higher. +inf where there is none. */
@@ -545,8 +545,8 @@ TOPKIT_FN void topkit_resident_emit(topkit_group g, topkit_resident r, SINK sink
         from = r.listed & ~3;
         for (int i = (int)g.thread * 4; i < from; i += (int)g.size * 4) {
             const uint2 four = *(const uint2 *)(r.list + i);
-            *(int4 *)(bare + i) = make_int4((int)(four.x & 0xffffu) - r.lead, (int)(four.x >> 16) - r.lead, (int)(four.y & 0xffffu) - r.lead,
-                                            (int)(four.y >> 16) - r.lead);
+            const int x = (int)(four.x & 0xffffu), y = (int)(four.x >> 16), z = (int)(four.y & 0xffffu), w = (int)(four.y >> 16);
+            *(int4 *)(bare + i) = make_int4(x - r.lead, y - r.lead, z - r.lead, w - r.lead);
         }
     }
 #pragma unroll 4
