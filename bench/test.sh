@@ -14,7 +14,7 @@ fail() {
 }
 
 bench() {
-    "$driver" one --read-mib 1 --rounds 3 --warmup 1 --memory-gib 0.25 "$@" 2>"$work/stderr" || { cat "$work/stderr" >&2; return 1; }
+    "$driver" one --read-mib 1 --rounds 2 --warmup 1 --memory-gib 0.25 "$@" 2>"$work/stderr" || { cat "$work/stderr" >&2; return 1; }
 }
 
 for input in normal dsa uniform sorted_asc sorted_desc equal twoval period128 heavy neginf denorm narrow worst_rising worst_alike \

@@ -65,7 +65,7 @@ index_page=$to/docs/blocks/README.md
     echo '| block | what it is |'
     echo '|---|---|'
 } >"$index_page"
-for name in $(sed -n 's|^#include "topkit/\([a-z]*\)\.cuh"$|\1|p' include/topkit/topkit.cuh); do
+for name in $(sed -n 's|^#include "topkit/\([a-z_]*\)\.cuh"$|\1|p' include/topkit/topkit.cuh); do
     case $name in config | ptx) continue ;; esac
     header=include/topkit/$name.cuh
     source=$(grep -l "\[cut $name\]" tests/test_usage*.cu) || fail "no usage example for $header in tests/test_usage*.cu"

@@ -37,7 +37,7 @@ def mutation(name, path, old, new, tests, how=PLAIN, quick=False):
 
 
 KEY, ROW, GROUP = "include/topkit/key.cuh", "include/topkit/row.cuh", "include/topkit/group.cuh"
-RESIDENT = "include/topkit/resident.cuh"
+RESIDENT, SEARCH = "include/topkit/resident.cuh", "include/topkit/resident_search.cuh"
 CANDIDATE, DIGIT, SAMPLER = "include/topkit/candidate.cuh", "include/topkit/digit.cuh", "include/topkit/sampler.cuh"
 THRESHOLD, SINK, REFINER = "include/topkit/threshold.cuh", "include/topkit/sink.cuh", "include/topkit/refiner.cuh"
 COLLECTOR, ORDER, SCHEDULER = "include/topkit/collector.cuh", "include/topkit/order.cuh", "include/topkit/scheduler.cuh"
@@ -185,12 +185,12 @@ MUTATIONS = [
     mutation("what fills up a vector ranks first", RESIDENT,
              "TOPKIT_NAN == TOPKIT_NAN_LOWEST ? 0x7fffffffu : 0xff800000u);\n#pragma unroll 1",
              "0x7f800000u);\n#pragma unroll 1", "resident"),
-    mutation("a region goes on behind the bounds", RESIDENT, "region.span = left < whole ? left : whole;", "region.span = whole;", "resident"),
+    mutation("a region goes on behind the bounds", SEARCH, "region.span = left < whole ? left : whole;", "region.span = whole;", "resident"),
     mutation("NaNs are counted as the best scores", RESIDENT, "fminf(fmaxf(y, lowest), last)", "fmaxf(fminf(y, last), lowest)", "resident"),
-    mutation("what exceeds the bounds is not subtracted", RESIDENT, "(unsigned)k - above, inside,", "(unsigned)k, inside,", "resident"),
-    mutation("what fills up a vector is listed", RESIDENT, "sure = sure << 1 | (there && (view", "sure = sure << 1 | ((view", "resident"),
+    mutation("what exceeds the bounds is not subtracted", SEARCH, "(unsigned)k - above, inside,", "(unsigned)k, inside,", "resident"),
+    mutation("what fills up a vector is listed", SEARCH, "sure = sure << 1 | (there && (view", "sure = sure << 1 | ((view", "resident"),
     mutation("a plateau gives one more than is wanted", RESIDENT, "else if (put < need)", "else if (put <= need)", "resident"),
-    mutation("a plateau's members are compared as well", RESIDENT, "    if (plateau && g.thread == 0) s->counts[TOPKIT__RESIDENT_MEMBERS] = 0;",
+    mutation("a plateau's members are compared as well", SEARCH, "    if (plateau && g.thread == 0) s->counts[TOPKIT__RESIDENT_MEMBERS] = 0;",
              "   ", "resident"),
     mutation("four at once go past the end of the list", RESIDENT, "from = r.listed & ~3;", "from = (r.listed + 3) & ~3;", "resident"),
     mutation("what is not wanted is counted with the rest", DIGIT, "wanted ? bin + TOPKIT_WARP : topkit_lane(g)",

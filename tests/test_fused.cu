@@ -130,7 +130,7 @@ TEST_CASE("F01 exact arithmetic: a plateau of zeros, heavy ties, any number of p
     }
     fused_case c(test_size(40, 2), 32, test_size(30011, 6401));
     c.integers(5);
-    c.check(512);
+    if (!BRIEF) c.check(512);
     c.check(2048);
 }
 

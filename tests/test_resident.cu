@@ -3,7 +3,7 @@
  * early as it may.
  */
 #include "testing.h"
-#include "topkit/resident.cuh"
+#include "topkit/resident_search.cuh"
 
 typedef struct resident_outputs {
     int *indices[2]; /* (k) */

@@ -139,8 +139,13 @@ static std::vector<int> visits_of(const std::vector<int> &counts, const std::vec
 
 TEST_CASE("row: every order visits every tile once") {
     std::vector<int> counts;
-    for (int count = 1; count <= 5000; count++) counts.push_back(count);
-    for (int count : {32768, 65537, 1000000}) counts.push_back(count);
+#ifdef TOPKIT_TEST_BRIEF
+    const int step = 37, longest = 65537;
+#else
+    const int step = 1, longest = 1000000;
+#endif
+    for (int count = 1; count <= 5000; count += step) counts.push_back(count);
+    for (int count : {32768, 65537, longest}) counts.push_back(count);
     for (unsigned salt : {TOPKIT_ASCENDING, 1u, 2u, 0xdeadbeefu, 0xffffffffu}) {
         const std::vector<int> visits = visits_of(counts, std::vector<unsigned>(counts.size(), salt));
         size_t begin = 0;

@@ -107,7 +107,7 @@ TEST_CASE("C02 capture does nothing but record, and the graph can be launched a 
             const cudaGraphExec_t exec = captured(&t, stream);
             settle(stream);
             REQUIRE(t.untouched());
-            for (int launch = 0; launch < test_size(1000, 10); launch++) CUDA_OK(cudaGraphLaunch(exec, stream));
+            for (int launch = 0; launch < test_size(1000, 5); launch++) CUDA_OK(cudaGraphLaunch(exec, stream));
             settle(stream);
             t.verify();
             CUDA_OK(cudaGraphExecDestroy(exec));
@@ -161,7 +161,7 @@ TEST_CASE("C03 two streams with workspaces of their own") {
 }
 
 TEST_CASE("C04 repeated under load: exact always, and the same sequence where that is promised") {
-    const int n = test_size(131072, 12000), rows = test_size(33, 3), runs = test_size(100, 8);
+    const int n = test_size(131072, 12000), rows = test_size(33, 3), runs = test_size(100, 5);
     const std::vector<matrix> inputs = {
         matrix_of(rows, 8320, [](int, int i) { return i % 83 == 0 && i < 8300 ? 1.0f + (float)(i / 83) : 0.0f; }),
         matrix_of(rows, n, [](int, int) { return -1.0f; }),

@@ -183,7 +183,7 @@ TEST_CASE("B08 offsets beyond 2^31 elements") {
 
 TEST_CASE("B09 many rows") {
     for (int rows : {65535, 65536, 65537, 70001}) {
-        const int few = test_size(rows, rows / (BRIEF ? 1024 : 256));
+        const int few = test_size(rows, rows / (BRIEF ? 1024 : 512));
         trial t(matrix_of(few, 64, [](int r, int i) { return (float)((i * 37 + r) % 64); }));
         t.answer_is(8, [](int r, int i) { return (i * 37 + r) % 64 >= 56; });
         t.check(8);

@@ -5,9 +5,8 @@
  * exceeds the upper one is selected for sure, and its position is listed, two bytes each; what lies between them are the boundary's
  * members, of which there are few (topkit_resident_list). Bins only guide: that fewer than k exceed the upper number and at least k the
  * lower one is counted, and the members are compared exactly. Where it does not come out, because of infinities, outliers or many equals,
- * the keys that lie between the numbers are narrowed to those that are there, and by radix steps, until as few are left, and the list is
- * made by them (topkit_resident_search): slower, never wrong. Emission looks at the row for the last time (topkit_resident_emit); the
- * members are told apart behind it (topkit_resident_settle).
+ * resident_search.cuh finds the boundary and makes the list (topkit_resident_search): slower, never wrong. Emission looks at the row for
+ * the last time (topkit_resident_emit); the members are told apart behind it (topkit_resident_settle).
  *
  *   scope         group, which may be a part of a block; rows of up to 65000 scores
  *   storage       topkit_resident_storage, 4.6 KB shared, init once; topkit_resident_bytes(length) of shared memory for the row, aligned to
@@ -20,8 +19,7 @@
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
  *                 The order of emission is open in both
  *   cost          3 passes over the row in shared memory, of which one counts every score with a shared atomic (and one more where the
- *                 first try fails); k positions written and read. A search adds 2 passes, and one for each radix step: at the most 3.0
- *                 times the time of a row that needs none, on an H200 with 4096 rows of 8K to 24K (equals, two values, any bits at all)
+ *                 first try fails); k positions written and read
  *
  * Worked numbers: of 8 aligned scores 1 9 3 4 8 2 7 6 and k = 3, groups of two have the maxima 9 4 8 7: at least 3 scores reach the least
  * of them, 4. Bins from 4 to 9 have the 7 alone in the third best's: 9 and 8 are listed, 7 is the only member.
@@ -415,126 +413,6 @@ TOPKIT_FN void topkit_resident_list(topkit_group g, topkit_resident_bracket brac
 /* How many scores the bounds let through, between list and search. */
 TOPKIT_FN int topkit_resident_seen(topkit_resident r, const topkit_resident_storage *s) {
     return r.listed < 0 ? r.length : r.listed + (int)s->counts[TOPKIT__RESIDENT_MEMBERS];
-}
-
-/* A score as a radix step sees it: its key or, among equals, its index turned round; and whether it is one of the region's. */
-typedef struct topkit__resident_view {
-    unsigned from_low; /* value - low, which wraps round below the region */
-    bool member, above;
-} topkit__resident_view;
-
-TOPKIT_FN topkit__resident_view topkit__resident_view_of(topkit__region region, float score, int index) {
-    const unsigned key = topkit_key(__float_as_uint(score)), value = region.by_index ? ~(unsigned)index : key;
-    const bool races = !region.by_index || key == region.tie;
-    topkit__resident_view view;
-    view.from_low = value - region.low;
-    view.member = races && view.from_low <= region.span;
-    view.above = races ? value >= region.low && !view.member : key > region.tie;
-    return view;
-}
-
-/* A radix step's counts; what is not in the region is counted where nobody looks. */
-TOPKIT_FN void topkit__resident_step(topkit_group g, topkit_resident r, topkit__region region, unsigned shift,
-                                     topkit_resident_storage *s) {
-    const float *scores = r.scores + r.lead;
-#pragma unroll 1
-    for (int first = (int)g.thread; first < r.length; first += 4 * (int)g.size) {
-        float x[4];
-#pragma unroll
-        for (int u = 0; u < 4; u++) x[u] = first + u * (int)g.size < r.length ? scores[first + u * (int)g.size] : 0.0f;
-#pragma unroll
-        for (int u = 0; u < 4; u++) {
-            const int i = first + u * (int)g.size;
-            const topkit__resident_view view = topkit__resident_view_of(region, x[u], i);
-            topkit_digit_count_if(g, &s->digit, view.member && i < r.length, view.from_low >> shift);
-        }
-    }
-}
-
-/* The keys that are there between the bounds, and how many: of few distinct scores there is one. */
-TOPKIT_FN topkit__region topkit__resident_narrow(topkit_group g, topkit_resident r, topkit_resident_bracket bracket, int k,
-                                                 topkit_resident_storage *s) {
-    const unsigned lane = topkit_lane(g), warps = topkit_warps(g);
-    /* Of infinities and NaNs in the last bin none is told apart by a bound. */
-    const bool bounded = bracket.binned && bracket.sure < __uint_as_float(0x7f800000u);
-    const unsigned highest = bounded ? topkit_key(__float_as_uint(bracket.sure)) - (TOPKIT_NAN == TOPKIT_NAN_HIGHEST) : bracket.high;
-    unsigned least = 0xffffffffu, most = 0, above = 0, inside = 0;
-#pragma unroll 4
-    for (int i = (int)g.thread; i < r.length; i += (int)g.size) {
-        const unsigned key = topkit_key(__float_as_uint(r.scores[r.lead + i]));
-        const bool member = key - bracket.low <= highest - bracket.low;
-        above += key > highest;
-        inside += member;
-        least = member && key < least ? key : least;
-        most = member && key > most ? key : most;
-    }
-    topkit_digit_range(g, &s->digit, &least, &most);
-    const unsigned sums = __reduce_add_sync(TOPKIT_FULL_MASK, above << 16 | inside); /* a row has fewer than 2^16 scores */
-    if (lane == 0) s->digit.warp_sums[topkit_warp_rank(g)] = sums;
-    topkit_group_sync(g);
-    const unsigned both = lane < warps ? s->digit.warp_sums[lane] : 0;
-    above = __reduce_add_sync(TOPKIT_FULL_MASK, both >> 16);
-    inside = __reduce_add_sync(TOPKIT_FULL_MASK, both & 0xffffu);
-    TOPKIT_ASSERT(above < (unsigned)k && above + inside >= (unsigned)k); /* bins never decrease, so that their bounds hold */
-    topkit__region region = {least, most - least, (unsigned)k - above, inside, 0, false};
-    return region;
-}
-
-/* Lists by a region that is settled what the bounds could not tell apart. */
-template <int TIES>
-TOPKIT_FN void topkit__resident_list_region(topkit_group g, topkit__region region, int k, topkit_resident *r, topkit_resident_storage *s) {
-    const bool all = region.inside == region.need, plateau = topkit__region_is_plateau<TIES>(region);
-    const int vectors = topkit__resident_vectors(*r), before = k - (int)region.need;
-#pragma unroll 1
-    for (int first = (int)(g.thread - topkit_lane(g)); first < vectors; first += 8 * (int)g.size) {
-        const int v = first + (int)topkit_lane(g);
-        unsigned between = 0, sure = 0;
-#pragma unroll 1
-        for (int u = 0; u < 8; u++) {
-            const int at = v + u * (int)g.size;
-            const float4 four = at < vectors ? ((const float4 *)r->scores)[at] : make_float4(0, 0, 0, 0);
-            const float x[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                const int index = at * 4 + c - r->lead;
-                const topkit__resident_view view = topkit__resident_view_of(region, x[c], index);
-                const bool there = (unsigned)index < (unsigned)r->length;
-                sure = sure << 1 | (there && (view.above || (all && view.member)) ? 1u : 0u);
-                between = between << 1 | (there && !all && view.member ? 1u : 0u);
-            }
-        }
-        topkit__resident_put(g, *r, v, sure, between, plateau ? r->list + before : nullptr, region.need, s);
-    }
-    topkit_group_sync(g);
-    r->listed = all || plateau ? k : before;
-    if (plateau && g.thread == 0) s->counts[TOPKIT__RESIDENT_MEMBERS] = 0; /* they are listed; emit ends with a barrier */
-}
-
-/* Where the bounds did not do: the region of the boundary in the whole row, narrowed until all of its members are selected, or at most
- * TOPKIT_BOUNDARY are left, or they are equals of which any will do; and then the list of what is selected for sure. */
-template <int TIES>
-TOPKIT_FN void topkit_resident_search(topkit_group g, topkit_resident_bracket bracket, int k, topkit_resident *r,
-                                      topkit_resident_storage *s) {
-    if (r->listed >= 0) return;
-    topkit__region region = topkit__resident_narrow(g, *r, bracket, k, s);
-    while (!topkit__region_is_settled<TIES>(region)) {
-        if (region.span == 0) { /* equal keys: their indices decide */
-            region.by_index = true;
-            region.tie = region.low;
-            region.low = (unsigned)~(r->length - 1);
-            region.span = (unsigned)(r->length - 1);
-        }
-        const unsigned shift = topkit_digit_shift(region.span);
-        topkit__resident_step(g, *r, region, shift, s);
-        topkit_group_sync(g);
-        const topkit_digit_found found = topkit__resident_find(g, s, region.need, nullptr);
-        const unsigned left = region.span - (found.bin << shift), whole = (1u << shift) - 1;
-        region.need -= found.above;
-        region.inside = found.inside;
-        region.low += found.bin << shift;
-        region.span = left < whole ? left : whole; /* behind its end lies what is above it already */
-    }
-    topkit__resident_list_region<TIES>(g, region, k, r, s);
 }
 
 /* Hands what is listed to the sink, in no particular order. */

@@ -11,6 +11,7 @@
  *   collector             gate, append, compaction, scan
  *   team                  the exact k of what several blocks hold
  *   resident              the exact k of a row that lies in shared memory
+ *   resident_search       .. where linear bins do not find them
  *   half                  rows of 16-bit scores: their tiles, scan and sample
  *   order                 sorted output
  *   scheduler             which row next
@@ -33,6 +34,7 @@
 #include "topkit/collector.cuh"
 #include "topkit/team.cuh"
 #include "topkit/resident.cuh"
+#include "topkit/resident_search.cuh"
 #include "topkit/half.cuh"
 #include "topkit/order.cuh"
 #include "topkit/scheduler.cuh"
