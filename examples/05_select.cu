@@ -144,10 +144,8 @@ static int launch_split(const topkit_select_params *p, const topkit_plan *plan, 
 
 template <int TIES>
 static int launch_direct(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
-    switch (TOPKIT_DIRECT_THREADS / plan->threads) {
-        case 1: return launch(topkit_direct_select_kernel<TIES, TOPKIT_DIRECT_THREADS>, p, plan, stream);
-        default: return launch(topkit_direct_select_kernel<TIES, TOPKIT_DIRECT_THREADS / 2>, p, plan, stream);
-    }
+    if (plan->threads == TOPKIT_DIRECT_THREADS) return launch(topkit_direct_select_kernel<TIES, TOPKIT_DIRECT_THREADS>, p, plan, stream);
+    return launch(topkit_direct_select_kernel<TIES, TOPKIT_DIRECT_THREADS / 2>, p, plan, stream);
 }
 
 static int launch_route(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {

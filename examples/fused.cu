@@ -67,7 +67,8 @@ static int check_outputs(const topkit_fused_params *p) {
     return TOPKIT_OK;
 }
 
-/* Queries that make a run. A block answers them one after another, about 28 us each, but scans their keys once: 0.4 us a tile. Where blocks are many and keys are few, the former counts more; `most` where the caller has said how to split. */
+/* Queries that make a run. A block answers them one after another, about 28 us each, but scans their keys once: 0.4 us a tile. Where blocks
+ * are many and keys are few, the former counts more; `most` where the caller has said how to split. */
 static int queries_together(const topkit_fused_params *p, int most, int blocks) {
     const double work = (double)p->tokens * p->positions / 64.0 * 0.4 / blocks; /* us of each block, if runs were of one query */
     int together = p->splits > 0 ? most : at_most(most, (p->tokens + blocks - 1) / blocks);

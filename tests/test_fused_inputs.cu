@@ -1,5 +1,5 @@
-/* What the fused indexer (examples/fused.h) may be handed: arguments that are wrong, a workspace that served another shape, pages and strides
- * of every kind, ranges beyond everything, scores that are no numbers.
+/* test_fused_inputs.cu: what the fused indexer (examples/fused.h) may be handed: arguments that are wrong, a workspace that served another
+ * shape, pages and strides of every kind, ranges beyond everything, scores that are no numbers.
  */
 #include "fused_case.h"
 

@@ -184,6 +184,15 @@ TEST_CASE("resident: a range that is narrow enough above its middle and too wide
     });
 }
 
+TEST_CASE("resident: worked numbers of the search") {
+    everywhere([](test_shape shape) {
+        const score_bits scores = row_of(2000, [](int i) { return permuted(2000, i) < 1000 ? 2.0f : 1.0f; });
+        const resident_seen seen = check_resident<TOPKIT_ANY>(shape, scores, 1200, 1200, 0);
+        REQUIRE((seen.bracket.binned && !seen.bracket.close));
+        REQUIRE((seen.bracket.value < 1.0f && seen.bracket.sure > 1.0f && seen.bracket.sure < 2.0f));
+    });
+}
+
 /* Cauchy: of the bins up to the largest score one holds nearly all, and of what is rounded into the lowest some lies below its number. */
 TEST_CASE("resident: heavy tails") {
     everywhere([](test_shape shape) {

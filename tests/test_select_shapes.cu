@@ -23,7 +23,7 @@ TEST_CASE("A02 rows as long as a capacity, in one narrow band") {
     for (int c : capacities()) {
         for (int n : {c - 1, c, c + 1, 2 * c, 2 * c + 1}) {
             for (int rows : {1, test_size(33, 3), test_size(150, 9)}) {
-                if ((rows == 9 && n > 3000) || (rows == 1 && test_size(0, 1) && n != c + 1) || (BRIEF && rows != 3)) continue; /* its time */
+                if ((rows == 9 && n > 3000) || (rows == 1 && test_size(0, 1) && n != c + 1) || (BRIEF && rows != 3)) continue; /* time */
                 trial t(matrix_of(rows, n, [n](int r, int i) { return bits_float(0x3f800000u + (uint32_t)permuted(n, r, i)); }));
                 for (int k : {2048, 1024, 512}) {
                     if (k >= n || (BRIEF && k != 1024)) continue;

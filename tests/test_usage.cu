@@ -1,6 +1,7 @@
 /* test_usage.cu: the usage examples of the pages in docs/blocks, compiled, run and checked: group to threshold.
  *
- * test_usage_select.cu has the rest. docs/make_blocks.sh copies what lies between `[cut NAME]` and `[end]` to docs/blocks/NAME.md.
+ * test_usage_select.cu and test_usage_resident.cu have the rest. docs/make.sh copies what lies between `[cut NAME]` and `[end]` to
+ * docs/blocks/NAME.md.
  */
 #include "testing.h"
 #include "topkit/topkit.cuh"

@@ -11,8 +11,8 @@
  *                 0, false, false}) and r.listed negative, behind a barrier that follows the copy. None where the list is there, else 3
  *                 barriers and 3 for a radix step; the last one ends it
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values
- *   cost          2 passes over the row in shared memory, and one for each radix step, of which there are 4 at most for the keys and 2 for the
- *                 indices: all in all 1.2 to 3.0 times the time of a row that needs none, on an H200 with 4096 rows of 8K to 24K
+ *   cost          2 passes over the row in shared memory, and one for each radix step, of which there are 4 at most for the keys and 2 for
+ *                 the indices: all in all 1.2 to 3.0 times the time of a row that needs none, on an H200 with 4096 rows of 8K to 24K
  *
  * Worked numbers: of 1000 twos and 1000 ones and k = 1200 the bounds lie below 1 and between the two. Narrowed, the region is the key of 1
  * alone, 1000 are above it and 1000 inside, of which any 200 are listed.
