@@ -39,13 +39,13 @@ struct topkit_row_select_storage {
 
 #define TOPKIT_ROW_HEADER ((sizeof(topkit_row_select_storage<float>) + 127) / 128 * 128)
 
-/* Row r becomes the next one: where it lies, and its sample under way. */
+/* Row r becomes the next one: where it lies, and its sample, of `room` scores at most, under way. */
 template <typename SCORE>
-static __device__ __forceinline__ void topkit_row_begin(topkit_group block, const topkit_select_job &job, int r,
+static __device__ __forceinline__ void topkit_row_begin(topkit_group block, const topkit_select_job &job, int r, int room,
                                                         topkit_row_of<SCORE> *slot, float *sample) {
     if (r >= job.rows) return;
     const topkit_row_of<SCORE> row = topkit_job_row<SCORE>(job, r);
-    if (topkit_job_samples(job, row)) topkit_sample_async(block, topkit_job_sampling(job, row, r, TOPKIT_ROW_SAMPLE), sample);
+    if (topkit_job_samples(job, row)) topkit_sample_async(block, topkit_job_sampling(job, row, r, room), sample);
     if (block.thread == 0) *slot = row;
 }
 
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
     if (s->builds) topkit_job_order(block, job, &s->refiner.digit);
 
     int r = (int)blockIdx.x, turn = 0;
-    topkit_row_begin(block, job, r, &s->rows[0], sample);
+    topkit_row_begin(block, job, r, TOPKIT_ROW_SAMPLE, &s->rows[0], sample);
     while (r < job.rows) {
         /* [1] Claimed now and looked at after the scan, so that the atomic's way to memory and back costs nothing. */
         int claim = 0;
@@ -113,7 +113,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
             s->next = claim;
         }
         topkit_group_sync(block);
-        topkit_row_begin(block, job, s->next, &s->rows[turn ^ 1], sample);
+        topkit_row_begin(block, job, s->next, TOPKIT_ROW_SAMPLE, &s->rows[turn ^ 1], sample);
 
         /* [6] [7] */
         if (copied) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink<SCORE>(job, r));

@@ -1,4 +1,5 @@
-/* 10_any_k_select.cuh: exact Top-K for any k, from 1 to the row's length. One block a row, and no buffer that grows with k.
+/* 10_any_k_select.cuh: exact Top-K for any k, from 1 to the row's length, with no buffer that grows with k. One block a row, or of few rows
+ * a cluster of up to 16.
  *
  * What the other kernels collect, this one only counts: it first finds where the boundary lies, so closely that what is still undecided
  * fits a buffer, and then reads the row once more to write the answer. Rows come from the same queue as in 01, their samples too:
@@ -13,6 +14,9 @@
  *                    members to the buffer
  *     [6] refine     those of the members that are still needed go behind it                 refiner
  *
+ * A cluster's blocks each count and emit a part of the row. They agree on everything else: their histograms are added up, and the members
+ * of the region sent to the first block (any_k_part.cuh); alone, a block is a cluster of one.
+ *
  * In the order of indices the buffer's members only tell the exact cut; then [5] reads the row once more and writes it in order. So ends,
  * without a buffer, a plateau of equal scores that no buffer holds: of them the first are taken, which both tie policies allow.
  *
@@ -20,7 +24,7 @@
  * operator gives that to the row kernel, with a larger buffer.
  *
  *   k             1 .. TOPKIT_MAX_LENGTH
- *   shared        56 KB and 8 bytes a candidate: 104 KB, two blocks a multiprocessor
+ *   shared        57 KB and 8 bytes a candidate: 105 KB, two blocks a multiprocessor
  *   workspace     1 KB + 4 bytes a row, zeroed once
  *   reads         the row twice (three times in the order of indices), plus one 32-byte sector in 512 bytes for the sample, or less. At the
  *                 most six times: the bracket missed, 32 bits of keys in four digits, the output
@@ -30,9 +34,10 @@
 #define TOPKIT_10_ANY_K_SELECT_CUH
 
 #include "01_row_select.cuh"
-#include "select_emit.cuh"
+#include "any_k_part.cuh"
 
 #define TOPKIT_ANY_K_SIGMAS 6 /* on either side: with the four scores of a sampled vector all alike they are still three */
+#define TOPKIT_ANY_K_FEW 2048 /* samples of a row in parts: with more, proposing would take longer than a part */
 
 /* Keys low .. high, both included. */
 typedef struct topkit_any_k_keys {
@@ -50,10 +55,12 @@ typedef struct topkit_any_k_storage {
     topkit_collector_state collected;
     topkit_row row, coming; /* the present row and the next: in shared memory, like the rest, for registers are short in the passes */
     int wanted;             /* k, or all of a shorter row */
-    topkit_any_k_region region;
+    topkit_any_k_part part;
+    topkit_any_k_region region; /* of the whole row */
     topkit_any_k_keys bracket;
+    topkit_any_k_cut cut;
     int next, builds, missed;
-    unsigned above, from;  /* scores above the bracket, and from its low key on: zero between counts */
+    unsigned above, from;  /* of the part: scores above the bracket, and from its low key on: zero between counts */
     unsigned emitted;      /* zero between rows */
     unsigned hits[2 * 32]; /* topkit_emit_cut's */
 } topkit_any_k_storage;
@@ -136,8 +143,8 @@ TOPKIT_JOB_FN void topkit_any_k_count(topkit_group g, float *stage, topkit_any_k
     const unsigned shift = topkit_digit_shift(bracket.high - bracket.low), lane4 = topkit_lane(g) * 4;
     unsigned above = 0, from = 0;
     topkit_tile tile;
-    for (int n = (int)topkit_warp_rank(g); n < tiles.count; n += (int)topkit_warps(g)) {
-        topkit_tile_load(tiles, n, topkit_lane(g), &tile);
+    for (int n = s->part.begin + (int)topkit_warp_rank(g); n < s->part.end; n += (int)topkit_warps(g)) {
+        topkit_emit_load(tiles, n, topkit_lane(g), &tile);
         unsigned mask = topkit_gate_mask<TOPKIT_ANY>(g, low, &tile);
         const unsigned over = topkit_gate_mask<TOPKIT_ANY>(g, high, &tile);
         above += (unsigned)__popc(over);
@@ -166,38 +173,51 @@ TOPKIT_JOB_FN void topkit_any_k_count(topkit_group g, float *stage, topkit_any_k
 TOPKIT_JOB_FN bool topkit_any_k_is_whole(topkit_any_k_region r, int k) { return r.above + r.inside == (unsigned)k; }
 TOPKIT_JOB_FN bool topkit_any_k_is_cut(topkit_any_k_region r, int k) { return topkit_any_k_is_whole(r, k) || r.keys.low == r.keys.high; }
 
-/* The region after a count of s->bracket. Only the first bracket, which was a guess, can be missed: all later ones are the region itself.
- * One thread. */
-TOPKIT_JOB_FN void topkit_any_k_advance(topkit_any_k_storage *s, bool missed, topkit_digit_found found) {
+/* The region after a count of s->bracket, above which `counts` has what lies in the whole row and in the part, and from its low key on.
+ * Only the first bracket, which was a guess, can be missed: all later ones are the region itself. One thread. */
+TOPKIT_JOB_FN void topkit_any_k_advance(topkit_any_k_storage *s, topkit_any_k_sums counts, bool missed, topkit_digit_found found) {
     topkit_any_k_region *r = &s->region;
+    topkit_any_k_part *own = &s->part;
     if (!missed) {
         r->keys = topkit_any_k_bin(s->bracket, found.bin);
-        r->above = s->above + found.above;
+        r->above = counts.all[0] + found.above;
         r->inside = found.inside;
-    } else if ((unsigned)s->wanted <= s->above) {
+        own->above = s->above + own->found[0];
+        own->inside = own->found[1];
+    } else if ((unsigned)s->wanted <= counts.all[0]) {
         r->keys.low = s->bracket.high + 1;
-        r->inside = s->above;
+        r->inside = counts.all[0];
+        own->inside = s->above;
     } else {
         r->keys.high = s->bracket.low - 1;
-        r->above = s->from;
-        r->inside -= s->from;
+        r->above = counts.all[1];
+        r->inside -= counts.all[1];
+        own->above = s->from;
+        own->inside -= s->from;
     }
     s->missed |= missed;
     s->bracket = r->keys;
-    s->above = s->from = 0;
+    s->above = s->from = own->found[0] = own->found[1] = 0;
 }
 
-/* Narrows s->region, first to a bin of s->bracket, then from bin to bin. Called by the whole block after a sync; ends with a barrier. */
-TOPKIT_JOB_FN void topkit_any_k_narrow(topkit_group g, int room, float *stage, topkit_any_k_storage *s) {
+/* Narrows s->region, first to a bin of s->bracket, then from bin to bin. `merged` is memory that nobody needs between two counts. Called by
+ * the whole cluster after a sync; ends with a barrier. */
+TOPKIT_JOB_FN void topkit_any_k_narrow(topkit_group g, int room, float *stage, topkit_digit_storage *merged, topkit_any_k_storage *s) {
     const int k = s->wanted;
+    topkit_digit_storage *own = &s->refiner.digit;
     while (s->region.inside > (unsigned)room && !topkit_any_k_is_cut(s->region, k)) {
         topkit_any_k_count(g, stage, s);
-        const bool missed = (unsigned)k <= s->above || (unsigned)k > s->from;
+        const topkit_any_k_sums counts = topkit_any_k_share(g, TOPKIT_ANY_K_COUNTS, s->above, s->from, &s->part);
+        const bool missed = (unsigned)k <= counts.all[0] || (unsigned)k > counts.all[1];
+        topkit_digit_storage *all = topkit_any_k_merge(g, own, merged);
         topkit_digit_found found = {0, 0, 0};
-        if (missed) topkit_digit_init(g, &s->refiner.digit);
-        else found = topkit_digit_find(g, &s->refiner.digit, (unsigned)k - s->above, true);
+        if (!missed) {
+            found = topkit_digit_find(g, all, (unsigned)k - counts.all[0], false);
+            topkit_any_k_find_own(g, own, found.bin, &s->part);
+        }
+        topkit_digit_init(g, own);
         topkit_group_sync(g); /* all have read the counters */
-        if (g.thread == 0) topkit_any_k_advance(s, missed, found);
+        if (g.thread == 0) topkit_any_k_advance(s, counts, missed, found);
         topkit_group_sync(g);
     }
 }
@@ -209,7 +229,7 @@ TOPKIT_JOB_FN void topkit_any_k_emit(topkit_group g, bool emits, bool whole, top
     const topkit_tiles tiles = topkit_row_tiles(s->row);
     const topkit_gate low = topkit_gate_at(s->region.keys.low, TOPKIT_INDEX_LIMIT), high = topkit_gate_at(s->region.keys.high, 0);
     topkit_tile tile;
-    for (int n = (int)topkit_warp_rank(g); n < tiles.count + 2; n += (int)topkit_warps(g)) {
+    for (int n = s->part.begin + (int)topkit_warp_rank(g); n < s->part.end; n += (int)topkit_warps(g)) {
         topkit_emit_load(tiles, n, topkit_lane(g), &tile);
         const unsigned from = topkit_gate_mask<TOPKIT_ANY>(g, low, &tile);
         const unsigned above = whole ? from : topkit_gate_mask<TOPKIT_ANY>(g, high, &tile), members = from & ~above;
@@ -230,13 +250,43 @@ TOPKIT_JOB_FN void topkit_any_k_emit(topkit_group g, bool emits, bool whole, top
     topkit_group_sync(g);
 }
 
+/* The cut of what is collected, which the first block has all of, to all blocks, and where the part begins in the order of indices: what is
+ * emitted and the ties that are taken before it. `cut` is known, or found here. Ends with a barrier. */
+template <int TIES>
+TOPKIT_JOB_FN topkit_emit_part topkit_any_k_settle(topkit_group g, const topkit_candidate *items, bool cut_known, topkit_any_k_storage *s) {
+    const topkit_any_k_region region = s->region;
+    const unsigned need = (unsigned)s->wanted - region.above;
+    const bool whole = topkit_any_k_is_whole(region, s->wanted);
+    topkit_cut cut = topkit_cut_at(region.keys.low, TOPKIT_INDEX_LIMIT, whole ? 0xffffffffu : need);
+    unsigned hits = s->part.above + (whole ? s->part.inside : 0u), ties = whole ? 0u : s->part.inside;
+    if (!cut_known) {
+        if (topkit_cluster_block() == 0) cut = topkit_refine_cut<TIES>(g, items, (int)region.inside, (int)need, &s->refiner);
+        topkit_any_k_tell(g, cut, &s->cut);
+        cut = s->cut.cut;
+        topkit_any_k_count_cut(g, items, (int)s->part.inside, cut, &s->part);
+        hits = s->part.above + s->part.found[0];
+        ties = s->part.found[1];
+    }
+    const topkit_any_k_sums sums = topkit_any_k_share(g, TOPKIT_ANY_K_CUT, hits, ties, &s->part);
+    const unsigned taken = sums.before[1] < cut.ties ? sums.before[1] : cut.ties;
+    const topkit_emit_part part = {s->part.begin, s->part.end, sums.before[0] + taken, taken};
+    topkit_group_sync(g); /* all have read the counts */
+    if (g.thread == 0) {
+        s->part.found[0] = s->part.found[1] = 0;
+        s->cut.cut = cut;
+    }
+    topkit_group_sync(g);
+    return part;
+}
+
 /* The row that was coming is the present one, and all of it undecided. One thread. */
-TOPKIT_JOB_FN void topkit_any_k_begin(topkit_any_k_storage *s, int k) {
+TOPKIT_JOB_FN void topkit_any_k_begin(topkit_any_k_storage *s, int k, int capacity) {
     const topkit_any_k_region everything = {{0u, 0xffffffffu}, 0u, (unsigned)s->coming.length};
     s->row = s->coming;
     s->wanted = s->row.length < k ? s->row.length : k;
     s->region = everything;
     s->missed = 0;
+    topkit_any_k_part_begin(s->row, s->row.length <= capacity, &s->part);
 }
 
 template <int TIES>
@@ -247,46 +297,51 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_sel
     topkit_candidate *items = (topkit_candidate *)(sample + TOPKIT_ROW_THREADS / 32 * TOPKIT_EMIT_STAGE); /* (capacity) */
     const topkit_group block = topkit_group_warps(0, TOPKIT_ROW_THREADS / 32, 0); /* all of it; a number that folds saves registers */
     const topkit_collector collector = {items, job.capacity, sample + topkit_warp_rank(block) * TOPKIT_EMIT_STAGE, &s->collected};
-    const int workers = (int)gridDim.x;
-    const bool ordered = job.lengths && job.rows > workers; /* more rows than blocks: let the long ones come first */
+    const int workers = (int)gridDim.x; /* blocks, or clusters */
+    const bool alone = topkit_cluster_blocks() == 1;
+    const bool ordered = alone && job.lengths && job.rows > workers; /* more rows than blocks: let the long ones come first */
+    const int room = alone ? TOPKIT_ROW_SAMPLE : TOPKIT_ANY_K_FEW;
 
     topkit_refiner_init(block, &s->refiner);
     topkit_dependency_wait();
     if (block.thread == 0) {
         topkit_collector_clear(collector);
         s->collected.dropped = s->collected.compactions = 0;
-        s->above = s->from = s->emitted = 0;
+        s->above = s->from = s->emitted = s->part.found[0] = s->part.found[1] = 0;
         s->builds = ordered && topkit_order_begin(job.queue);
     }
-    topkit_group_sync(block);
+    topkit_cluster_sync(); /* all of its blocks run: they may write to each other */
     if (s->builds) topkit_job_order(block, job, &s->refiner.digit);
 
     int r = (int)blockIdx.x;
-    topkit_row_begin(block, job, r, &s->coming, sample);
+    topkit_row_begin(block, job, r, room, &s->coming, sample);
     while (r < job.rows) {
-        if (block.thread == 0) topkit_any_k_begin(s, job.k);
+        if (block.thread == 0) topkit_any_k_begin(s, job.k, job.capacity);
         topkit_copy_async_wait();
         topkit_group_sync(block);
 
         const topkit_emitter emitter = {collector.stage, topkit_job_sink(job, r)};
         if (topkit_job_samples(job, s->row)) {
-            topkit_any_k_propose(block, sample, topkit_sample_count(topkit_job_sampling(job, s->row, r, TOPKIT_ROW_SAMPLE)), s); /* [3] */
-            topkit_any_k_narrow(block, job.capacity, collector.stage, s);                                                        /* [4] */
+            topkit_any_k_propose(block, sample, topkit_sample_count(topkit_job_sampling(job, s->row, r, room)), s);  /* [3] */
+            topkit_any_k_narrow(block, job.capacity, collector.stage, (topkit_digit_storage *)sample, s);            /* [4] */
         }
-        if (block.thread == 0) s->next = topkit_queue_claim(job.queue, workers); /* [1]: one warp waits for it, the others read on */
+        if (block.thread == 0) s->next = alone ? topkit_queue_claim(job.queue, workers) : r + workers; /* [1]: one warp waits for it */
 
         /* [5] */
         const topkit_any_k_region region = s->region;
         const bool whole = topkit_any_k_is_whole(region, s->wanted), cut_known = topkit_any_k_is_cut(region, s->wanted);
         const bool in_order = job.order == TOPKIT_ORDER_INDEX || (cut_known && !whole && region.inside > (unsigned)job.capacity);
+        const topkit_any_k_sums before = topkit_any_k_share(block, TOPKIT_ANY_K_REGION, s->part.above, s->part.inside, &s->part);
+        if (block.thread == 0) s->emitted = before.before[0] + (whole ? before.before[1] : 0u);
+        topkit_group_sync(block);
         if (!in_order || !cut_known) topkit_any_k_emit(block, !in_order, whole, collector, emitter, s);
+        const bool collects = in_order ? !cut_known : !whole;
+        TOPKIT_ASSERT(topkit_collector_held(collector) == (collects ? (int)s->part.inside : 0));
+        topkit_any_k_send(block, items, collects ? (int)s->part.inside : 0, before.before[1]);
         if (in_order) {
-            const unsigned need = (unsigned)s->wanted - region.above;
-            topkit_cut cut = topkit_cut_at(region.keys.low, TOPKIT_INDEX_LIMIT, whole ? 0xffffffffu : need);
-            if (!cut_known) cut = topkit_refine_cut<TIES>(block, items, (int)region.inside, (int)need, &s->refiner);
-            topkit_emit_cut(block, s->row, s->wanted, cut, emitter, s->hits);
+            const topkit_emit_part part = topkit_any_k_settle<TIES>(block, items, cut_known, s);
+            topkit_emit_cut(block, s->row, s->wanted, s->cut.cut, part, emitter, s->hits);
         }
-        const int held = topkit_collector_held(collector);
 
         /* [1] continued: the next row's sample travels while this row is finished. */
         if (block.thread == 0 && ordered && s->next < job.rows) {
@@ -294,22 +349,24 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_sel
             s->next = job.row_order[s->next - workers];
         }
         topkit_group_sync(block);
-        topkit_row_begin(block, job, s->next, &s->coming, sample);
+        topkit_row_begin(block, job, s->next, room, &s->coming, sample);
 
         /* [6] */
-        const int filled = (int)s->region.above; /* slots, by [5], where members were collected */
-        if (held > 0 && job.order == TOPKIT_ORDER_NONE)
-            topkit_refine<TIES>(block, items, held, s->wanted - filled, topkit_job_behind(emitter.sink, filled), &s->refiner);
-        topkit_sink_pad_all(block.thread, block.size, s->wanted, job.k, emitter.sink);
+        const int held = collects ? (int)s->region.inside : 0, filled = (int)s->region.above; /* slots, by [5] */
+        if (topkit_cluster_block() == 0) {
+            if (held > 0 && job.order == TOPKIT_ORDER_NONE)
+                topkit_refine<TIES>(block, items, held, s->wanted - filled, topkit_job_behind(emitter.sink, filled), &s->refiner);
+            topkit_sink_pad_all(block.thread, block.size, s->wanted, job.k, emitter.sink);
+        }
         topkit_group_sync(block); /* all have read what the next row changes */
         if (block.thread == 0) {
-            topkit_job_count(job, s->row, 1, held > 0 ? filled + held : s->wanted, s->missed, &s->collected);
+            if (topkit_cluster_block() == 0)
+                topkit_job_count(job, s->row, 1, held > 0 ? filled + held : s->wanted, s->missed, &s->collected);
             topkit_collector_clear(collector);
-            s->emitted = 0;
         }
         r = s->next;
     }
-    if (block.thread == 0) topkit_queue_leave(job.queue, workers);
+    if (alone && block.thread == 0) topkit_queue_leave(job.queue, workers);
 }
 
 #endif

@@ -20,6 +20,7 @@ enum {
     HEADER_COUNTERS = (TOPKIT_WORKSPACE_HEADER - 16) / 4, /* behind the queue */
     ANY_K_CAPACITY = 6144,       /* more than a bin of the first count has, up to rows of many million scores */
     ANY_K_LEAST_CAPACITY = 1024, /* less would mean more counts */
+    ANY_K_MIN_PART = 4096,       /* scores that a block of a row in parts gets at the least */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
     AUTO_ROW_K = 8192,          /* AUTO still takes the row route up to this k, where the one for any took 1.6 times as long, */
     AUTO_LONG_ROW_K = 16384,    /* .. and up to this one of rows that are so many times as long, where it took 1.3 times as long: */
@@ -58,6 +59,12 @@ static int plan_pipelined(const topkit_device_facts *device, int rows, int k, to
     return TOPKIT_OK;
 }
 
+/* .. a multiprocessor, of the row kernel or of any k. */
+static int resident_blocks(const topkit_device_facts *device, const topkit_plan *p) {
+    const int resident = at_most(device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED), device->threads_per_sm / p->threads);
+    return at_most(resident, ROW_BLOCKS_PER_SM);
+}
+
 /* Blocks of the row kernel or of any k: `fixed` bytes and `capacity` candidates, where so many fit, but no fewer than `least`. */
 static int plan_blocks(const topkit_device_facts *device, int rows, int fixed, int capacity, int least, topkit_plan *p) {
     p->threads = TOPKIT_PLAN_ROW_THREADS;
@@ -65,8 +72,7 @@ static int plan_blocks(const topkit_device_facts *device, int rows, int fixed, i
     p->capacity = at_most(capacity, fits); /* a smaller buffer is compacted, or counted for, more often: slower, never wrong */
     if (p->capacity < least) return TOPKIT_ERROR_DEVICE;
     p->shared_bytes = fixed + p->capacity * 8;
-    int resident = device->shared_per_sm / (p->shared_bytes + SYSTEM_SHARED);
-    resident = at_most(at_most(resident, device->threads_per_sm / TOPKIT_PLAN_ROW_THREADS), ROW_BLOCKS_PER_SM);
+    const int resident = resident_blocks(device, p);
     if (resident < 1) return TOPKIT_ERROR_DEVICE;
     p->blocks = at_most(rows, device->sm_count * resident);
     return TOPKIT_OK;
@@ -79,17 +85,26 @@ static int plan_row(const topkit_device_facts *device, int rows, int k, int orde
     return plan_blocks(device, rows, TOPKIT_PLAN_ROW_FIXED_SHARED, row_capacity(k), row_least_capacity(k, order), p);
 }
 
-static int plan_any_k(const topkit_device_facts *device, int rows, int k, int order, topkit_plan *p) {
-    if (order == TOPKIT_ORDER_SCORE) return plan_row(device, rows, k, order, p);
-    p->density = 32;
-    return plan_blocks(device, rows, TOPKIT_PLAN_ANY_K_FIXED_SHARED, ANY_K_CAPACITY, ANY_K_LEAST_CAPACITY, p);
-}
-
 /* Blocks that run at a time in clusters of a size, one a multiprocessor. A cluster lies in one graphics processing cluster, of 16 or 18
  * multiprocessors and some of fewer: the H200, of 132, takes 7 clusters of 16, 15 of 8, 30 of 4 and 66 of 2 (asked of the runtime). */
 static int split_fits(const topkit_device_facts *device, int cluster) {
     const long long sms = device->sm_count;
     return (int)(cluster > 8 ? sms * 6 / 7 : cluster > 2 ? sms * 10 / 11 : sms);
+}
+
+/* Few rows get as many blocks each as fit at a time, in clusters. */
+static int plan_any_k(const topkit_device_facts *device, int rows, int max_length, int k, int order, topkit_plan *p) {
+    if (order == TOPKIT_ORDER_SCORE) return plan_row(device, rows, k, order, p);
+    p->density = 32;
+    const int status = plan_blocks(device, rows, TOPKIT_PLAN_ANY_K_FIXED_SHARED, ANY_K_CAPACITY, ANY_K_LEAST_CAPACITY, p);
+    if (status != TOPKIT_OK || device->arch < 90) return status;
+    p->cluster = 16;
+    while (p->cluster > 1 && (rows * (long long)p->cluster > split_fits(device, p->cluster) * (long long)resident_blocks(device, p) ||
+                              max_length / p->cluster < ANY_K_MIN_PART))
+        p->cluster /= 2;
+    p->parts = p->cluster;
+    if (p->cluster > 1) p->blocks = rows * p->cluster;
+    return TOPKIT_OK;
 }
 
 /* As many blocks a row as fill the machine, one a multiprocessor, each with enough to do: those of a cluster, or, of parts so long that it
@@ -161,8 +176,9 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
 /* What was fastest on an H200 (docs/performance.md has the table); on devices that are not alike it is as good a guess as any. */
 static int auto_route(const topkit_device_facts *device, int rows, int max_length, int k, int order) {
     if (k > TOPKIT_PLAN_MAX_K) {
-        const bool splits = device->arch >= 90 && rows <= device->sm_count && max_length > AUTO_DIRECT_FEW && order == TOPKIT_ORDER_NONE;
-        if (splits && k <= AUTO_SPLIT_K) return TOPKIT_ROUTE_SPLIT;
+        const bool few = device->arch >= 90 && rows <= device->sm_count && order != TOPKIT_ORDER_SCORE;
+        if (few && order == TOPKIT_ORDER_NONE && max_length > AUTO_DIRECT_FEW && k <= AUTO_SPLIT_K) return TOPKIT_ROUTE_SPLIT;
+        if (few && rows <= device->sm_count / 2) return TOPKIT_ROUTE_ANY_K;
         const bool long_rows = k <= AUTO_LONG_ROW_K && k <= max_length / AUTO_LONG_ROW && order == TOPKIT_ORDER_NONE;
         return k <= AUTO_ROW_K || long_rows ? TOPKIT_ROUTE_ROW : TOPKIT_ROUTE_ANY_K;
     }
@@ -185,7 +201,7 @@ static int plan_route(const topkit_device_facts *device, int rows, int max_lengt
         case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, k, &p); break;
         case TOPKIT_ROUTE_SPLIT: status = plan_split(device, rows, max_length, k, order, &p); break;
         case TOPKIT_ROUTE_DIRECT: status = plan_direct(device, rows, max_length, k, order, &p); break;
-        case TOPKIT_ROUTE_ANY_K: status = plan_any_k(device, rows, k, order, &p); break;
+        case TOPKIT_ROUTE_ANY_K: status = plan_any_k(device, rows, max_length, k, order, &p); break;
         default: status = plan_row(device, rows, k, order, &p); break;
     }
     if (status == TOPKIT_OK) *plan = p;

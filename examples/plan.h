@@ -35,7 +35,7 @@ enum {
     TOPKIT_PLAN_SPLIT_TEAM_PART = 2048,
     TOPKIT_PLAN_DIRECT_THREADS = 512, /* or half of them */
     TOPKIT_PLAN_DIRECT_FIXED_SHARED = 4864,
-    TOPKIT_PLAN_ANY_K_FIXED_SHARED = 57344
+    TOPKIT_PLAN_ANY_K_FIXED_SHARED = 58112
 };
 
 typedef struct topkit_device_facts {

@@ -25,9 +25,12 @@ typedef struct topkit_emitter {
     topkit_sink_pairs sink;
 } topkit_emitter;
 
-/* Tile n of tiles.count + 2, of which each lies behind the one before: the head, the body, the tail. `first` is the same in all lanes. */
+/* Tiles of the body; before and behind them come the head and the tail, which may be empty. */
+TOPKIT_JOB_FN int topkit_emit_body(topkit_tiles tiles) { return tiles.count - (topkit_tiles_have_edge(tiles) ? 1 : 0); }
+
+/* Tile n of 0 .. body+1, of which each lies behind the one before. `first` is the same in all lanes; further tiles have no scores. */
 TOPKIT_JOB_FN void topkit_emit_load(topkit_tiles tiles, int n, unsigned lane, topkit_tile *tile) {
-    const int body = tiles.count - (topkit_tiles_have_edge(tiles) ? 1 : 0);
+    const int body = topkit_emit_body(tiles);
     if (n >= 1 && n <= body) {
         topkit_tile_load(tiles, n - 1, lane, tile);
     } else {
@@ -90,16 +93,26 @@ TOPKIT_JOB_FN unsigned topkit_emit_first(topkit_group g, unsigned mask, unsigned
     return chosen;
 }
 
-/* Writes the k scores that the cut selects in the order of their indices, of its ties the first. A round is a tile for each warp. */
-TOPKIT_JOB_FN void topkit_emit_cut(topkit_group g, topkit_row row, int k, topkit_cut cut, topkit_emitter e, unsigned *hits) {
+/* Tiles begin .. end-1 of those that topkit_emit_load knows; of the cut's k, what is `filled` by the tiles before, and how many of that are
+ * its ties (`taken`). */
+typedef struct topkit_emit_part {
+    int begin, end;
+    unsigned filled, taken;
+} topkit_emit_part;
+
+/* Of a part, writes those of the k scores that the cut selects in the order of their indices, of its ties the first. A round is a tile for
+ * each warp. */
+TOPKIT_JOB_FN void topkit_emit_cut(topkit_group g, topkit_row row, int k, topkit_cut cut, topkit_emit_part part, topkit_emitter e,
+                                   unsigned *hits) {
     const topkit_tiles tiles = topkit_row_tiles(row);
     const topkit_gate low = topkit_gate_at(cut.key, cut.bound), high = topkit_gate_at(cut.key, 0);
     const bool limited = cut.ties != 0xffffffffu; /* else ties are hits like all others */
     const unsigned lane = topkit_lane(g), warp = topkit_warp_rank(g), warps = topkit_warps(g);
-    unsigned filled = 0, left = cut.ties, turn = 0; /* before this round: slots filled, ties still to take */
+    unsigned filled = part.filled, left = cut.ties - part.taken, turn = 0; /* before this round: slots filled, ties still to take */
     topkit_tile tile;
-    for (int n = (int)warp; filled < (unsigned)k && n < tiles.count + 2 + (int)warp; n += (int)warps) {
+    for (int n = part.begin + (int)warp; filled < (unsigned)k && n < part.end + (int)warp; n += (int)warps) {
         topkit_emit_load(tiles, n, lane, &tile);
+        if (n >= part.end) tile.valid = 0; /* this warp only keeps step with the others */
         const unsigned from = topkit_gate_mask<TOPKIT_LOWEST_INDEX>(g, low, &tile);
         unsigned mask = limited ? topkit_gate_mask<TOPKIT_ANY>(g, high, &tile) : from, ties = from & ~mask;
         const unsigned sum = __reduce_add_sync(TOPKIT_FULL_MASK, (unsigned)__popc(mask) | (unsigned)__popc(ties) << 16);

@@ -74,9 +74,11 @@ static const char *plan_fault(const topkit_plan &p, int rows, int k, int order, 
     if (p.shared_bytes < 0 || p.shared_bytes > d.shared_per_block) return "more shared memory than a block may have";
     if (p.shared_limit != d.shared_per_block) return "a limit of shared memory that depends on the shape";
     if (p.threads > d.threads_per_sm) return "more threads than a multiprocessor has";
+    const bool in_parts = p.route == TOPKIT_ROUTE_ANY_K && p.parts > 1;
+    if (in_parts && (d.arch < 90 || p.parts != p.cluster || p.parts > 16 || (p.parts & (p.parts - 1)))) return "parts that are no cluster";
     if (p.route == TOPKIT_ROUTE_ROW || p.route == TOPKIT_ROUTE_PIPELINED || p.route == TOPKIT_ROUTE_ANY_K) {
         const int each = (p.blocks + d.sm_count - 1) / d.sm_count; /* persistent blocks, all resident at once */
-        if (p.blocks > rows) return "more persistent blocks than rows";
+        if (in_parts ? p.blocks != rows * p.parts : p.blocks > rows) return "more persistent blocks than rows, or parts of a row left out";
         if (each * (p.shared_bytes + 1024) > d.shared_per_sm || each * p.threads > d.threads_per_sm) return "more blocks than fit at once";
         const bool compacts = p.route != TOPKIT_ROUTE_ANY_K || order == TOPKIT_ORDER_SCORE;
         if (compacts && p.capacity < k + 1024) return "a buffer that a compaction may not make room in";
@@ -84,7 +86,7 @@ static const char *plan_fault(const topkit_plan &p, int rows, int k, int order, 
         if (p.workspace_bytes > 65536 + 4 * (size_t)rows) return "workspace above 64 KB and 4 bytes a row";
     }
     if (p.route == TOPKIT_ROUTE_SPLIT) return split_fault(p, rows, k, order, d);
-    return p.parts == 1 && p.cluster == 1 && p.slot == 0 ? nullptr : "parts of a row that is not split";
+    return (in_parts || (p.parts == 1 && p.cluster == 1)) && p.slot == 0 ? nullptr : "parts of a row that is not split";
 }
 
 TEST_CASE("Every plan can be launched on its device") {

@@ -1,7 +1,7 @@
 /* test_select_any_k.cu: k without a limit: the route that counts before it writes, on what could mislead its sample, its digits and its
  * last step. Everything that the other tests try runs this route too, with k up to 4096.
  */
-#include "01_row_select.cuh"
+#include "10_any_k_select.cuh"
 #include "sampled.h"
 #include "select_case.h"
 
@@ -82,7 +82,7 @@ TEST_CASE("A boundary in a plateau around the buffer's capacity") {
 static std::vector<bool> sampled_by(uint32_t seed, int n, int k) {
     topkit_plan plan;
     REQUIRE(plan_here(1, n, k, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_ANY_K, &plan) == TOPKIT_OK);
-    return sampled_scores(n, plan.density, plan.width, TOPKIT_ROW_SAMPLE, seed, 0);
+    return sampled_scores(n, plan.density, plan.width, plan.parts > 1 ? TOPKIT_ANY_K_FEW : TOPKIT_ROW_SAMPLE, seed, 0);
 }
 
 /* All scores that are sampled lie far above (or below) all others: the boundary is not where the sample says, and the digits have to find

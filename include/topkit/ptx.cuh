@@ -477,6 +477,21 @@ TOPKIT_FN void topkit_cluster_write_pair(void *shared, unsigned block, unsigned 
 #endif
 }
 
+/* The word that lies in another block's shared memory where `shared` lies in the caller's. */
+TOPKIT_FN unsigned topkit_cluster_read(const unsigned *shared, unsigned block) {
+#if TOPKIT_PTX && __CUDA_ARCH__ >= 900
+    unsigned word;
+    asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %1, %2; ld.shared::cluster.u32 %0, [a]; }"
+                 : "=r"(word) : "r"(topkit_shared_address(shared)), "r"(block) : "memory");
+    return word;
+#elif defined(TOPKIT_SIMT)
+    return *(const unsigned *)simt_cluster_map_shared_rank(shared, block);
+#else
+    (void)block;
+    return *shared;
+#endif
+}
+
 /* For launches with programmatic stream serialization, which may begin before the kernel ahead of them on the stream has ended: waits for
  * that end, and lets the kernel behind begin likewise. Without the attribute, and before compute capability 9.0, they do nothing. */
 TOPKIT_FN void topkit_dependency_wait(void) {

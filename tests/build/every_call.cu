@@ -189,6 +189,7 @@ static __device__ void every_call_collect(const float *scores, int length, int k
     topkit_tile copied;
     topkit_tile_load_copied(topkit_row_tiles(row), out[6], topkit_lane(g), c.stage, &copied);
     topkit_cluster_write_pair(c.items, topkit_cluster_block(), copied.valid, (unsigned)copied.first);
+    topkit_cluster_write_pair(c.items, topkit_cluster_block(), topkit_cluster_read(&c.items[1].bits, 0), 0);
     out[4] += topkit_scan_begun<TIES>(g, row, k, gate, 1, c, s);
     out[5] = topkit_collect_lanes(g, c, 0x55555555u << (g.thread & 1), out[6] > 3 ? 2u : 0u, &slot);
     if (out[5] > 0) *slot = c.items[0];
