@@ -34,6 +34,7 @@ struct topkit_row_select_storage {
     topkit_refiner_storage refiner;
     topkit_collector_state collected;
     topkit_row_of<SCORE> rows[2]; /* the present row and the next, by turns: in shared memory, for registers are short in the scan */
+    topkit_bounds known; /* of the present row's candidates */
     int next, builds;
 };
 
@@ -85,17 +86,20 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
         int held = 0, recoveries = 0;
         if (!copied) {
             topkit_gate gate = topkit_gate_open();
+            if (block.thread == 0) s->known = {0, 0};
             if (topkit_job_samples(job, row)) {
                 const int count = topkit_job_sampled(block, row, topkit_job_sampling(job, row, r, TOPKIT_ROW_SAMPLE), sample); /* [2] */
                 const int rank = topkit_job_rank(job, job.capacity, row.length, count, false);
-                gate = topkit_gate_at(topkit_propose_from_sample(block, sample, count, rank, 0, &s->refiner.digit).key,
-                                      TOPKIT_INDEX_LIMIT); /* [3] */
+                const topkit_proposal p = topkit_propose_from_sample(block, sample, count, rank, 0, &s->refiner.digit); /* [3] */
+                gate = topkit_gate_at(p.key, TOPKIT_INDEX_LIMIT);
+                if (block.thread == 0) s->known = {p.key, p.maximum};
             }
             held = topkit_scan<TIES>(block, row, wanted, gate, TOPKIT_ASCENDING, collector, &s->refiner); /* [4] */
             if (held < wanted) {                                                                          /* [5] */
                 recoveries = 1;
                 if (block.thread == 0) {
                     s->collected.dropped += (unsigned)held;
+                    s->known = {0, 0};
                     topkit_collector_clear(collector);
                 }
                 topkit_group_sync(block);
@@ -117,7 +121,7 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_row_selec
 
         /* [6] [7] */
         if (copied) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink<SCORE>(job, r));
-        else topkit_job_deliver<TIES>(block, job, r, row, items, held, &s->refiner);
+        else topkit_job_deliver<TIES>(block, job, r, row, items, held, s->known, &s->refiner);
         if (block.thread == 0) {
             topkit_job_count(job, row, 1, held, recoveries, &s->collected);
             topkit_collector_clear(collector);

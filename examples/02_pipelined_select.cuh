@@ -56,6 +56,7 @@ typedef struct topkit_pipelined_row {
 /* A row with its gate: what the proposer tells the refiner, and the refiner the scan. */
 typedef struct topkit_pipelined_pass {
     topkit_gate gate;
+    unsigned maximum; /* the largest sample's key */
     topkit_pipelined_row at;
 } topkit_pipelined_pass;
 
@@ -285,6 +286,7 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
             continue;
         }
         topkit_gate gate = topkit_gate_open();
+        unsigned maximum = 0;
         topkit_sampling sampling = {sample, 0, 0, 0, 0};
         if (at.r >= 0 && at.visit == TOPKIT_ASCENDING && topkit_job_samples(job, at.row)) { /* a repeated row is collected whole */
             sampling = topkit_job_sampling(job, width, at.row, at.r, TOPKIT_PIPELINED_SAMPLE);
@@ -292,11 +294,14 @@ static __device__ __forceinline__ void topkit_pipelined_propose(const topkit_sel
             topkit_copy_async_wait();
             topkit_group_sync(proposer);
             const int count = topkit_sample_count(sampling), rank = topkit_job_rank(job, job.capacity, at.row.length, count, crowded);
-            gate = topkit_gate_at(topkit_propose_from_sample(proposer, sample, count, rank, 0, &s->propose).key, TOPKIT_INDEX_LIMIT);
+            const topkit_proposal p = topkit_propose_from_sample(proposer, sample, count, rank, 0, &s->propose);
+            gate = topkit_gate_at(p.key, TOPKIT_INDEX_LIMIT);
+            maximum = p.maximum;
         }
         if (proposer.thread == 0) {
             if (told >= 4) topkit_signal_wait(&s->gate_empty[told % 4], told / 4 - 1);
             s->gated[told % 4].gate = gate;
+            s->gated[told % 4].maximum = maximum;
             s->gated[told % 4].at = at;
             topkit_signal_arrive(&s->gate_full[told % 4]);
         }
@@ -336,9 +341,10 @@ static __device__ __forceinline__ void topkit_pipelined_open(topkit_group refine
 /* [5] [6] [7] The verdict on a pass: -1, or the row that has to go round again. */
 template <int TIES>
 static __device__ __forceinline__ int topkit_pipelined_finish(topkit_group refiner, const topkit_select_job &job,
-                                                              topkit_pipelined_storage *s, topkit_pipelined_row at, topkit_collector c) {
+                                                              topkit_pipelined_storage *s, topkit_pipelined_row at, topkit_bounds known,
+                                                              topkit_collector c) {
     const int wanted = at.row.length < job.k ? at.row.length : job.k, held = topkit_collector_held(c);
-    if (held >= wanted) topkit_job_deliver<TIES>(refiner, job, at.r, at.row, c.items, held, &s->refine);
+    if (held >= wanted) topkit_job_deliver<TIES>(refiner, job, at.r, at.row, c.items, held, known, &s->refine);
     if (refiner.thread == 0) topkit_job_count(job, at.row, held >= wanted, held, held < wanted, c.state);
     return held >= wanted ? -1 : at.r;
 }
@@ -360,7 +366,9 @@ static __device__ __forceinline__ void topkit_pipelined_refine(const topkit_sele
             topkit_pipelined_open<TIES>(refiner, s, next, topkit_pipelined_buffer(s, items, edge, b), b);
         if (before.r >= 0) {
             topkit_signal_wait(&s->scanned[b ^ 1], (pass - 1) / 2);
-            const int repeat = topkit_pipelined_finish<TIES>(refiner, job, s, before, topkit_pipelined_buffer(s, items, edge, b ^ 1));
+            const topkit_collector c = topkit_pipelined_buffer(s, items, edge, b ^ 1);
+            const topkit_bounds known = {s->present[b ^ 1].gate.key, s->present[b ^ 1].maximum};
+            const int repeat = topkit_pipelined_finish<TIES>(refiner, job, s, before, known, c);
             if (refiner.thread == 0) {
                 s->repeat[(pass - 1) % TOPKIT_PIPELINED_VERDICTS] = repeat;
                 topkit_signal_arrive(&s->settled[(pass - 1) % TOPKIT_PIPELINED_VERDICTS]);

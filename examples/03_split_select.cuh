@@ -201,7 +201,9 @@ static __global__ void __launch_bounds__(THREADS, 1) topkit_split_select_kernel(
     const int wanted = s->row.length < job.k ? s->row.length : job.k;
     const bool again = held < wanted; /* [5] */
     if (again) held = topkit_split_again<TIES>(block, job, r, c, s);
-    topkit_job_deliver<TIES>(block, job, r, s->row, items, held, &s->refiner); /* [6] [7] */
+    topkit_bounds known = {gate.key, gate.maximum};
+    if (again) known.low = 0;
+    topkit_job_deliver<TIES>(block, job, r, s->row, items, held, known, &s->refiner); /* [6] [7] */
     if (block.thread == 0) topkit_job_count(job, s->row, 1, 0, again, &s->collected);
 }
 

@@ -173,6 +173,12 @@ TOPKIT_JOB_FN void topkit_any_k_count(topkit_group g, float *stage, topkit_any_k
 TOPKIT_JOB_FN bool topkit_any_k_is_whole(topkit_any_k_region r, int k) { return r.above + r.inside == (unsigned)k; }
 TOPKIT_JOB_FN bool topkit_any_k_is_cut(topkit_any_k_region r, int k) { return topkit_any_k_is_whole(r, k) || r.keys.low == r.keys.high; }
 
+/* Of its members, for the refiner. A row that was collected whole has none. */
+TOPKIT_JOB_FN topkit_bounds topkit_any_k_bounds(topkit_any_k_region r) {
+    topkit_bounds bounds = {r.keys.low, r.keys.high};
+    return bounds;
+}
+
 /* The region after a count of s->bracket, above which `counts` has what lies in the whole row and in the part, and from its low key on.
  * Only the first bracket, which was a guess, can be missed: all later ones are the region itself. One thread. */
 TOPKIT_JOB_FN void topkit_any_k_advance(topkit_any_k_storage *s, topkit_any_k_sums counts, bool missed, topkit_digit_found found) {
@@ -260,7 +266,8 @@ TOPKIT_JOB_FN topkit_emit_part topkit_any_k_settle(topkit_group g, const topkit_
     topkit_cut cut = topkit_cut_at(region.keys.low, TOPKIT_INDEX_LIMIT, whole ? 0xffffffffu : need);
     unsigned hits = s->part.above + (whole ? s->part.inside : 0u), ties = whole ? 0u : s->part.inside;
     if (!cut_known) {
-        if (topkit_cluster_block() == 0) cut = topkit_refine_cut<TIES>(g, items, (int)region.inside, (int)need, &s->refiner);
+        if (topkit_cluster_block() == 0)
+            cut = topkit_refine_cut<TIES>(g, items, (int)region.inside, (int)need, &s->refiner, topkit_any_k_bounds(region));
         topkit_any_k_tell(g, cut, &s->cut);
         cut = s->cut.cut;
         topkit_any_k_count_cut(g, items, (int)s->part.inside, cut, &s->part);
@@ -355,7 +362,8 @@ static __global__ void __launch_bounds__(TOPKIT_ROW_THREADS, 2) topkit_any_k_sel
         const int held = collects ? (int)s->region.inside : 0, filled = (int)s->region.above; /* slots, by [5] */
         if (topkit_cluster_block() == 0) {
             if (held > 0 && job.order == TOPKIT_ORDER_NONE)
-                topkit_refine<TIES>(block, items, held, s->wanted - filled, topkit_job_behind(emitter.sink, filled), &s->refiner);
+                topkit_refine<TIES>(block, items, held, s->wanted - filled, topkit_job_behind(emitter.sink, filled), &s->refiner,
+                                    topkit_any_k_bounds(s->region));
             topkit_sink_pad_all(block.thread, block.size, s->wanted, job.k, emitter.sink);
         }
         topkit_group_sync(block); /* all have read what the next row changes */

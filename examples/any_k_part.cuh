@@ -7,7 +7,7 @@
  *   scope         all functions but topkit_any_k_part_begin (one thread) are called by all threads of all blocks
  *   storage       topkit_any_k_part, at the same place in every block
  *   sync          share, merge, tell and send: one barrier of the cluster each; of a cluster of one none, but for tell
- *   cost          merge: each block reads its share of the bins from all others, 2 words of each a thread of 1024 / blocks / 2, and tells all
+ *   cost          merge: each block reads its share of the bins, 1024 / blocks, from all others and tells all
  */
 #ifndef TOPKIT_ANY_K_PART_CUH
 #define TOPKIT_ANY_K_PART_CUH

@@ -151,7 +151,7 @@ static __device__ __forceinline__ unsigned topkit_fused_finish(const topkit_fuse
         }
         const bool enough = held >= wanted;
         if (answers && wanted == 0) topkit_sink_pad_all(g.thread, g.size, 0, job.out.k, topkit_job_sink(job.out, t));
-        else if (answers && enough) topkit_job_deliver<TIES>(g, job.out, t, row, items, held, &s->refiner);
+        else if (answers && enough) topkit_job_deliver<TIES>(g, job.out, t, row, items, held, {0, 0}, &s->refiner);
         if (answers && !enough) failed |= 1u << q;
         if (g.thread == 0) topkit_job_count(job.out, row, answers && enough, collected, answers && !enough, c.state);
     }

@@ -118,14 +118,14 @@ TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row_of
  * have topkit_sort_room(k) where there is one). The whole group; ends with a barrier. */
 template <int TIES, typename SCORE>
 TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &job, int r, topkit_row_of<SCORE> row,
-                                      topkit_candidate *items, int held, topkit_refiner_storage *s) {
+                                      topkit_candidate *items, int held, topkit_bounds known, topkit_refiner_storage *s) {
     const topkit_sink_pairs_of<SCORE> sink = topkit_job_sink<SCORE>(job, r);
     const int wanted = row.length < job.k ? row.length : job.k;
     static_assert((int)TOPKIT_ORDER_INDEX == (int)TOPKIT_BY_INDEX && (int)TOPKIT_ORDER_SCORE == (int)TOPKIT_BY_SCORE, "select.h");
     if (job.order == TOPKIT_ORDER_NONE) {
-        topkit_refine<TIES>(g, items, held, wanted, sink, s);
+        topkit_refine<TIES>(g, items, held, wanted, sink, s, known);
     } else {
-        topkit_refine_keep(g, items, held, topkit_refine_cut<TIES>(g, items, held, wanted, s), s);
+        topkit_refine_keep(g, items, held, topkit_refine_cut<TIES>(g, items, held, wanted, s, known), s);
         topkit_sort(g, items, wanted, job.order, sink, &s->digit);
     }
     topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);

@@ -96,7 +96,7 @@ struct refiner_outputs {
 
 template <int TIES>
 static __global__ void refiner_run(test_shape shape, unsigned *others, const topkit_candidate *candidates, int count, int k_first,
-                                   int k_second, refiner_outputs out) {
+                                   int k_second, topkit_bounds known, refiner_outputs out) {
     TOPKIT_SHARED(memory);
     topkit_refiner_storage *s = (topkit_refiner_storage *)memory;
     topkit_candidate *items = (topkit_candidate *)(s + 1);
@@ -108,9 +108,9 @@ static __global__ void refiner_run(test_shape shape, unsigned *others, const top
     const topkit_sink_pairs pairs = {out.first, (float *)out.values, 0};
     const topkit_sink_indices indices = {out.second, 0};
     topkit_refine<TIES>(g, items, count, k_first, pairs, s);
-    topkit_refine<TIES>(g, items, count, k_second, indices, s);
+    topkit_refine<TIES>(g, items, count, k_second, indices, s, known);
     if (k_second > 0) {
-        const topkit_cut cut = topkit_refine_cut<TIES>(g, items, count, k_second, s);
+        const topkit_cut cut = topkit_refine_cut<TIES>(g, items, count, k_second, s, known);
         topkit_refine_emit(g, items, count, cut, indices, s); /* the same once more */
         topkit_group_sync(g);
         const int kept = topkit_refine_keep(g, items, count, cut, s);
@@ -133,9 +133,30 @@ static std::vector<int> gathered(std::vector<int> indices) {
     return indices;
 }
 
+/* Bounds that a caller may know, by turns: none, the true ones, an end among the keys or below or far above them. */
+static topkit_bounds bounds_of(const score_bits &scores) {
+    static int turn;
+    topkit_bounds all = {0xffffffffu, 0};
+    for (uint32_t bits : scores) {
+        const unsigned key = expected_key(bits);
+        all = {std::min(all.low, key), std::max(all.high, key)};
+    }
+    if (scores.empty() || all.low == 0) return {0, 0}; /* NaNs have key 0 where they are lowest */
+    switch (turn++ % 6) {
+        case 0: return {0, 0};
+        case 1: return all;
+        case 2: return {all.low, expected_key(scores[scores.size() / 2])};
+        case 3: return {all.low, all.low};
+        case 4: return {(all.low + 1) / 2, 0xffffffffu};
+        default: return {1, all.low / 2 + 1};
+    }
+}
+
 template <int TIES> static void check_refine(test_shape shape, const score_bits &scores, int k_first, int k_second) {
     const int count = (int)scores.size();
+    const topkit_bounds known = bounds_of(scores);
     INFO("ties " << TIES << ", candidates " << count << ", k " << k_first << " then " << k_second);
+    INFO("bounds " << known.low << " .. " << known.high);
     std::vector<topkit_candidate> items(count);
     for (int i = 0; i < count; i++) items[permuted(count, i)] = {scores[i], spread(i)};
     device_buffer<topkit_candidate> in(items), kept(k_second);
@@ -143,7 +164,7 @@ template <int TIES> static void check_refine(test_shape shape, const score_bits 
     device_buffer<unsigned> values(k_first), dirty(1, 0);
     const refiner_outputs out = {first.data, second.data, values.data, kept.data, kept_count.data, dirty.data};
     test_run(shape, 1, sizeof(topkit_refiner_storage) + count * sizeof(topkit_candidate), refiner_run<TIES>, in.data, count, k_first,
-             k_second, out);
+             k_second, known, out);
     const score_bits got_values = values.read();
     check_exact(scores, k_first, gathered(first.read()), TIES, &got_values);
     check_exact(scores, k_second, gathered(second.read()), TIES);

@@ -10,8 +10,8 @@
  *                 Counters are zeroed behind it: emit and keep come behind a cut, or behind another barrier since the last call
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
  *                 The order of emission is open in both
- *   cost          3 reads of the candidates (range, digit, emission), one shared atomic a candidate; a further digit step only where
- *                 more than TOPKIT_BOUNDARY candidates share the boundary bin
+ *   cost          3 reads of the candidates (range, digit, emission), or 2 where their bounds are known, and one shared atomic a candidate;
+ *                 a further digit step only where more than TOPKIT_BOUNDARY candidates share the boundary bin
  *
  * Worked numbers: candidates (3.0, 4) (1.0, 7) (2.0, 1) (2.0, 9) (5.0, 2), k = 3: the cut is (key of 2.0, bound 2): 5.0, 3.0 and the 2.0
  * at index 1 are selected under TOPKIT_LOWEST_INDEX.
@@ -31,6 +31,12 @@ typedef struct topkit_cut {
     int bound;
     unsigned ties;
 } topkit_cut;
+
+/* What is known of the candidates' keys before anyone looks at them: that none is below `low`, which saves a read of them, and that few are
+ * above `high`: a guess, of which a wrong one costs a digit step. low = 0: nothing. */
+typedef struct topkit_bounds {
+    unsigned low, high;
+} topkit_bounds;
 
 enum { TOPKIT__EMITTED = 0, TOPKIT__LISTED = 1 };
 
@@ -107,10 +113,10 @@ TOPKIT_FN bool topkit__region_is_settled(topkit__region r) {
     return r.inside == r.need || r.inside <= TOPKIT_BOUNDARY || topkit__region_is_plateau<TIES>(r);
 }
 
-/* Narrows the region, first to the range of values that are there, then by a digit a step, until it is settled or one value is left. */
-template <int TIES, bool BY_INDEX>
-TOPKIT_FN void topkit__region_narrow(topkit_group g, const topkit_candidate *items, int count, topkit_refiner_storage *s,
-                                     topkit__region *r) {
+/* Narrows the region to the range of values that are there. */
+template <bool BY_INDEX>
+TOPKIT_FN void topkit__region_range(topkit_group g, const topkit_candidate *items, int count, topkit_refiner_storage *s,
+                                    topkit__region *r) {
     unsigned low = 0xffffffffu, high = 0, value;
     topkit__batch batch;
     for (int base = 0; base < count; base += TOPKIT_BATCH * (int)g.size) {
@@ -126,14 +132,25 @@ TOPKIT_FN void topkit__region_narrow(topkit_group g, const topkit_candidate *ite
     topkit_digit_range(g, &s->digit, &low, &high);
     r->low = low;
     r->span = high - low;
-    while (r->span > 0) { /* else all are equal: a histogram would only queue them up at one bin */
-        const unsigned shift = topkit_digit_shift(r->span);
+}
+
+/* Narrows it by a digit a step, until it is settled or one value is left. Where it is `open` upwards at first, its end is a guess, and what
+ * exceeds that goes to the highest bin. */
+template <int TIES, bool BY_INDEX>
+TOPKIT_FN void topkit__region_narrow(topkit_group g, const topkit_candidate *items, int count, bool open, topkit_refiner_storage *s,
+                                     topkit__region *r) {
+    unsigned value;
+    topkit__batch batch;
+    while (open || r->span > 0) { /* else all are equal: a histogram would only queue them up at one bin */
+        const unsigned shift = topkit_digit_shift(r->span), last = open ? 0xffffffffu - r->low : r->span;
         for (int base = 0; base < count; base += TOPKIT_BATCH * (int)g.size) {
             const int left = topkit__batch_load(g, items, count, base, &batch);
 #pragma unroll
             for (int u = 0; u < TOPKIT_BATCH; u++) {
                 const bool races = topkit__region_value<BY_INDEX>(*r, batch.c[u], &value) && left > u * (int)g.size;
-                topkit_digit_count_if(g, &s->digit, races && value - r->low <= r->span, (value - r->low) >> shift);
+                const unsigned bin = (value - r->low) >> shift;
+                TOPKIT_ASSERT(!open || left <= u * (int)g.size || value >= r->low); /* a candidate below its bounds would be lost */
+                topkit_digit_count_if(g, &s->digit, races && value - r->low <= last, bin < TOPKIT_DIGIT_BINS ? bin : TOPKIT_DIGIT_BINS - 1);
             }
         }
         topkit_group_sync(g);
@@ -141,7 +158,8 @@ TOPKIT_FN void topkit__region_narrow(topkit_group g, const topkit_candidate *ite
         r->need -= found.above;
         r->inside = found.inside;
         r->low += found.bin << shift;
-        r->span = (1u << shift) - 1;
+        r->span = open && found.bin == TOPKIT_DIGIT_BINS - 1 ? 0xffffffffu - r->low : (1u << shift) - 1;
+        open = false;
         if (topkit__region_is_settled<TIES>(*r)) return;
     }
 }
@@ -149,14 +167,17 @@ TOPKIT_FN void topkit__region_narrow(topkit_group g, const topkit_candidate *ite
 /* The boundary of the k best, k < count: all members of its region are selected, or at most TOPKIT_BOUNDARY are left of which some are
  * not, or they are a plateau. */
 template <int TIES>
-TOPKIT_FN topkit__region topkit__region_search(topkit_group g, const topkit_candidate *items, int count, int k, topkit_refiner_storage *s) {
-    topkit__region r = {0, 0, (unsigned)k, (unsigned)count, 0, false};
-    topkit__region_narrow<TIES, false>(g, items, count, s, &r);
+TOPKIT_FN topkit__region topkit__region_search(topkit_group g, const topkit_candidate *items, int count, int k, topkit_refiner_storage *s,
+                                               topkit_bounds known) {
+    topkit__region r = {known.low, known.high - known.low, (unsigned)k, (unsigned)count, 0, false};
+    if (known.low == 0) topkit__region_range<false>(g, items, count, s, &r);
+    topkit__region_narrow<TIES, false>(g, items, count, known.low > 0, s, &r);
     if (!topkit__region_is_settled<TIES>(r)) { /* equal keys: their indices decide */
         r.by_index = true;
         r.tie = r.low;
         topkit_group_sync(g); /* all have read the range of the keys before that of the indices takes its place */
-        topkit__region_narrow<TIES, true>(g, items, count, s, &r);
+        topkit__region_range<true>(g, items, count, s, &r);
+        topkit__region_narrow<TIES, true>(g, items, count, false, s, &r);
     }
     return r;
 }
@@ -196,13 +217,14 @@ TOPKIT_FN void topkit__boundary_list(topkit_group g, const topkit_candidate *ite
 
 /* The cut that selects exactly k of items[0 .. count), 1 <= k <= count. */
 template <int TIES>
-TOPKIT_FN topkit_cut topkit_refine_cut(topkit_group g, const topkit_candidate *items, int count, int k, topkit_refiner_storage *s) {
+TOPKIT_FN topkit_cut topkit_refine_cut(topkit_group g, const topkit_candidate *items, int count, int k, topkit_refiner_storage *s,
+                                       topkit_bounds known = {0, 0}) {
     TOPKIT_ASSERT(k >= 1 && k <= count);
     if (k == count) {
         topkit_group_sync(g); /* the counters that the last call cleared are seen by all */
         return topkit_cut_at(0, TOPKIT_INDEX_LIMIT, 0xffffffffu);
     }
-    const topkit__region r = topkit__region_search<TIES>(g, items, count, k, s);
+    const topkit__region r = topkit__region_search<TIES>(g, items, count, k, s, known);
     if (r.inside == r.need) /* the whole region fits */
         return r.by_index ? topkit_cut_at(r.tie, (int)~r.low + 1, 0xffffffffu) : topkit_cut_at(r.low, TOPKIT_INDEX_LIMIT, 0xffffffffu);
     if (topkit__region_is_plateau<TIES>(r)) return topkit_cut_at(r.low, TOPKIT_INDEX_LIMIT, r.need);
@@ -309,7 +331,8 @@ TOPKIT_FN void topkit__region_emit(topkit_group g, const topkit_candidate *items
 
 /* The exact k of items[0 .. count) to the sink. k = 0 writes nothing. */
 template <int TIES, typename SINK>
-TOPKIT_FN void topkit_refine(topkit_group g, const topkit_candidate *items, int count, int k, SINK sink, topkit_refiner_storage *s) {
+TOPKIT_FN void topkit_refine(topkit_group g, const topkit_candidate *items, int count, int k, SINK sink, topkit_refiner_storage *s,
+                             topkit_bounds known = {0, 0}) {
     TOPKIT_ASSERT(k <= count);
     if (k <= 0) return;
     if (k == count) {
@@ -317,7 +340,7 @@ TOPKIT_FN void topkit_refine(topkit_group g, const topkit_candidate *items, int 
         topkit_group_sync(g);
         return;
     }
-    const topkit__region r = topkit__region_search<TIES>(g, items, count, k, s);
+    const topkit__region r = topkit__region_search<TIES>(g, items, count, k, s, known);
     if (topkit__region_is_plateau<TIES>(r)) {
         topkit_refine_emit(g, items, count, topkit_cut_at(r.low, TOPKIT_INDEX_LIMIT, r.need), sink, s);
         return;

@@ -132,7 +132,7 @@ static __device__ void every_call_refine(const topkit_candidate *items, topkit_c
     topkit_refiner_init(g, s);
     topkit_group_sync(g);
     topkit_refine<TIES>(g, items, count, k, sink, s);
-    const topkit_cut cut = topkit_refine_cut<TIES>(g, items, count, k, s);
+    const topkit_cut cut = topkit_refine_cut<TIES>(g, items, count, k, s, {1, 2});
     topkit_refine_emit(g, items, count, cut, sink, s);
     topkit_group_sync(g);
     if (topkit_cut_selects(g, topkit_cut_at(cut.key, cut.bound, 1), items[0], true, s)) kept[0].index = 0;
