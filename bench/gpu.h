@@ -46,11 +46,14 @@ typedef struct replay {
     int per_sample; /* launches in a sample, chosen by replay_warm_up so that a sample lasts about 200 us */
 } replay;
 
-/* A plain read of some buffers, the ceiling of everything else. */
+/* A plain read of some buffers, the ceiling of everything else; or one that also writes, evenly as it goes, as many bytes as an answer
+ * has: memory that turns round between the two takes longer for both. */
 typedef struct bench_read {
     const void *buffers[REPLAY_COPIES];
     size_t bytes; /* of each, a multiple of 16 */
     int blocks;
+    void *out; /* null: nothing is written */
+    size_t out_bytes;
 } bench_read;
 
 int bench_gpu_open(bench_machine *machine);

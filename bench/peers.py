@@ -56,7 +56,8 @@ class Matrix(ctypes.Structure):
 
 class Read(ctypes.Structure):
     """bench_read of gpu.h."""
-    _fields_ = [("buffers", ctypes.c_void_p * COPIES), ("bytes", ctypes.c_size_t), ("blocks", ctypes.c_int)]
+    _fields_ = [("buffers", ctypes.c_void_p * COPIES), ("bytes", ctypes.c_size_t), ("blocks", ctypes.c_int), ("out", ctypes.c_void_p),
+                ("out_bytes", ctypes.c_size_t)]
 
 
 def build_library():

@@ -90,6 +90,7 @@ void bench_add_traces(bench_result *results, int *count)
             sum->p99_us += r.p99_us;
             sum->read_us += r.read_us;
             sum->ceiling_us += r.ceiling_us;
+            sum->both_us += r.both_us;
             sum->valid_bytes += r.valid_bytes;
             sum->compactions += r.compactions;
             sum->recoveries += r.recoveries;
@@ -152,8 +153,8 @@ static void write_result(FILE *f, const bench_run *run, const bench_result *r)
     fprintf(f, "\"input\": \"%s\", \"lengths\": \"%s\", ", bench_input_name(c->input), bench_lengths_name(c->lengths));
     fprintf(f, "\"us\": %.3f, \"p95_us\": %.3f, \"p99_us\": %.3f, \"ceiling_us\": %.3f, \"exact\": %s, ", r->us, r->p95_us, r->p99_us,
             r->ceiling_us, r->exact ? "true" : "false");
-    fprintf(f, "\"share\": %.4f, \"read_us\": %.3f, \"run_ceiling_us\": %.3f, \"valid_bytes\": %.0f, ", r->ceiling_us / r->us, r->read_us,
-            1e-3 * r->valid_bytes / run->read_gb_s, r->valid_bytes);
+    fprintf(f, "\"share\": %.4f, \"read_us\": %.3f, \"run_ceiling_us\": %.3f, \"read_write_us\": %.3f, \"valid_bytes\": %.0f, ",
+            r->ceiling_us / r->us, r->read_us, 1e-3 * r->valid_bytes / run->read_gb_s, r->both_us, r->valid_bytes);
     fprintf(f, "\"admitted_per_row\": %.1f, \"compactions\": %llu, \"recoveries\": %llu, \"workspace_bytes\": %zu, ", r->admitted_per_row,
             r->compactions, r->recoveries, r->workspace_bytes);
     fprintf(f, "\"calls\": %d, \"rounds\": %d, \"warm\": %s, \"commit\": \"%s\"}", r->calls, r->rounds, c->warm ? "true" : "false",
@@ -199,8 +200,8 @@ int bench_write_json(const char *path, const bench_run *run, const bench_result 
 
 void bench_print_table(FILE *file, const bench_result *results, int count)
 {
-    fprintf(file, "%-7s %-11s %-7s %-4s %7s %8s %7s %11s %11s %11s %7s %9s %6s %6s  %-5s %s\n", "suite", "input", "lengths", "type", "rows",
-            "columns", "k", "us", "p95", "ceiling", "share", "admitted", "comp.", "recov.", "exact", "kernel");
+    fprintf(file, "%-7s %-11s %-7s %-4s %7s %8s %7s %11s %11s %11s %7s %11s %9s %6s %6s  %-5s %s\n", "suite", "input", "lengths", "type",
+            "rows", "columns", "k", "us", "p95", "ceiling", "share", "read+write", "admitted", "comp.", "recov.", "exact", "kernel");
     for (int i = 0; i < count; ++i) {
         const bench_result *r = &results[i];
         const bench_case *c = &r->shape;
@@ -208,8 +209,8 @@ void bench_print_table(FILE *file, const bench_result *results, int count)
                 bench_type_name(c->type));
         fprintf(file, "%7d %8d %7d ", c->rows, c->columns, c->k);
         if (r->measured)
-            fprintf(file, "%11.2f %11.2f %11.2f %6.1f%% %9.1f %6llu %6llu  %-5s ", r->us, r->p95_us, r->ceiling_us,
-                    100.0 * r->ceiling_us / r->us, r->admitted_per_row, r->compactions, r->recoveries, r->exact ? "yes" : "NO");
+            fprintf(file, "%11.2f %11.2f %11.2f %6.1f%% %11.2f %9.1f %6llu %6llu  %-5s ", r->us, r->p95_us, r->ceiling_us,
+                    100.0 * r->ceiling_us / r->us, r->both_us, r->admitted_per_row, r->compactions, r->recoveries, r->exact ? "yes" : "NO");
         else
             fprintf(file, "not measured by ");
         write_kernel(file, c);

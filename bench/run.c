@@ -25,11 +25,13 @@ typedef struct live {
     topkit_select_stats *stats;
     size_t workspace_bytes;
     double valid_bytes;
-    bench_read read;
+    bench_read read, both; /* .. of the valid scores, and an answer's bytes written */
     replay call_replay;
     replay read_replay;
+    replay both_replay;
     double *us;
     double *read_us;
+    double *both_us;
     int samples;
     int usable;
 } live;
@@ -50,7 +52,7 @@ int bench_group_size(const bench_case *cases, int count, size_t memory)
     size_t used = 0;
     int n = 0;
     for (; n < count && (n < BENCH_GROUP || cases[n].mate); ++n) {
-        used += matrix_bytes(&cases[n]) * (size_t)copies_of(&cases[n]) + (size_t)cases[n].rows * (size_t)cases[n].k * sizeof(int);
+        used += matrix_bytes(&cases[n]) * (size_t)copies_of(&cases[n]) + 2 * (size_t)cases[n].rows * (size_t)cases[n].k * sizeof(int);
         if (used > memory)
             break;
     }
@@ -116,17 +118,21 @@ static int make_matrices(live *l)
     const bench_case *c = l->shape;
     l->us = malloc((size_t)l->options->rounds * sizeof *l->us);
     l->read_us = malloc((size_t)l->options->rounds * sizeof *l->read_us);
+    l->both_us = malloc((size_t)l->options->rounds * sizeof *l->both_us);
     l->indices = bench_gpu_alloc((size_t)c->rows * (size_t)c->k * sizeof(int));
+    l->both.out_bytes = (size_t)c->rows * (size_t)c->k * sizeof(int) & ~(size_t)15;
+    l->both.out = bench_gpu_alloc(l->both.out_bytes + 16);
     l->stats = bench_gpu_alloc(sizeof *l->stats);
-    int bad = !l->us || !l->read_us || !l->indices || !l->stats || make_lengths(l);
+    int bad = !l->us || !l->read_us || !l->both_us || !l->indices || !l->both.out || !l->stats || make_lengths(l);
     for (int i = 0; i < l->copies && !bad; ++i) {
         void *scores = bench_gpu_alloc(l->matrix_bytes);
         l->matrix[i] = (bench_matrix){.scores = scores, .type = c->type, .lengths = l->lengths, .rows = c->rows, .columns = c->columns};
         l->ranks[i] = bench_gpu_alloc((size_t)c->rows * sizeof(bench_rank));
-        l->read.buffers[i] = scores;
+        l->read.buffers[i] = l->both.buffers[i] = scores;
         bad = !scores || !l->ranks[i] || fill(l, i) || bench_oracle_ranks(l->ranks[i], &l->matrix[i], c->k);
     }
     l->read.bytes = l->matrix_bytes & ~(size_t)15;
+    l->both.bytes = (size_t)l->valid_bytes & ~(size_t)15;
     return bad;
 }
 
@@ -164,16 +170,19 @@ static void release(live *l)
 {
     replay_free(&l->call_replay);
     replay_free(&l->read_replay);
+    replay_free(&l->both_replay);
     for (int i = 0; i < l->copies; ++i) {
         bench_gpu_free(l->matrix[i].scores);
         bench_gpu_free(l->ranks[i]);
     }
     bench_gpu_free(l->lengths);
     bench_gpu_free(l->indices);
+    bench_gpu_free(l->both.out);
     bench_gpu_free(l->workspace);
     bench_gpu_free(l->stats);
     free(l->us);
     free(l->read_us);
+    free(l->both_us);
 }
 
 /* Judges what is in l->indices now as the answer to one copy. */
@@ -228,7 +237,10 @@ static int start(live *l, bench_result *result)
         bench_read_tune(&l->read, l->copies) || replay_capture(&l->read_replay, bench_read_enqueue, &l->read, l->copies) ||
         replay_warm_up(&l->read_replay, l->options->warm_up))
         return 1;
-    l->read_replay.lead = l->call_replay.lead;
+    l->both.blocks = l->read.blocks;
+    if (replay_capture(&l->both_replay, bench_read_enqueue, &l->both, l->copies) || replay_warm_up(&l->both_replay, l->options->warm_up))
+        return 1;
+    l->read_replay.lead = l->both_replay.lead = l->call_replay.lead;
     return 0;
 }
 
@@ -253,11 +265,13 @@ static int finish(live *l, bench_result *result)
         return 1;
     qsort(l->us, (size_t)l->samples, sizeof *l->us, by_value);
     qsort(l->read_us, (size_t)l->samples, sizeof *l->read_us, by_value);
+    qsort(l->both_us, (size_t)l->samples, sizeof *l->both_us, by_value);
     result->us = percentile(l->us, l->samples, 0.5);
     result->p95_us = percentile(l->us, l->samples, 0.95);
     result->p99_us = percentile(l->us, l->samples, 0.99);
     result->read_us = percentile(l->read_us, l->samples, 0.5);
     result->ceiling_us = result->read_us * (l->valid_bytes / (double)l->matrix_bytes);
+    result->both_us = percentile(l->both_us, l->samples, 0.5);
     result->valid_bytes = l->valid_bytes;
     result->workspace_bytes = l->workspace_bytes;
     result->rounds = l->samples;
@@ -273,9 +287,11 @@ static int one_round(live *all, int count, int round)
             continue;
         double us = replay_sample(&l->call_replay);
         double read_us = us < 0.0 ? us : replay_sample(&l->read_replay);
-        if (read_us < 0.0)
+        double both_us = read_us < 0.0 ? read_us : replay_sample(&l->both_replay);
+        if (both_us < 0.0)
             return 1;
         l->us[l->samples] = us;
+        l->both_us[l->samples] = both_us;
         l->read_us[l->samples++] = read_us;
     }
     return 0;

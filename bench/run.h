@@ -7,8 +7,8 @@
  * several times over, and replays cycle through the copies, so that no score is still in the L2 cache when it is read again (cases marked
  * warm have one copy and untimed launches ahead of each sample). Every call is made once, then captured in a graph. All rows of all copies
  * are checked, and a few rows sorted by CUB; one call with statistics; warm-ups; then rounds, each of which takes one sample of every case
- * and one of a plain read of the same buffers, beginning with another case every time. Last, what the last timed replay left is checked
- * again.
+ * and one each of a plain read of the same buffers and of a read that writes an answer's bytes as it goes, beginning with another case
+ * every time. Last, what the last timed replay left is checked again.
  */
 #ifndef TOPKIT_BENCH_RUN_H
 #define TOPKIT_BENCH_RUN_H
@@ -40,6 +40,7 @@ typedef struct bench_result {
     double p99_us;
     double read_us;    /* median of a plain read of the same buffer, all columns */
     double ceiling_us; /* the valid scores at that rate */
+    double both_us;    /* median of a plain loop that reads the valid scores and writes k indices a row */
     double valid_bytes; /* of scores, in their type */
     double admitted_per_row; /* of the rows longer than k */
     unsigned long long compactions;

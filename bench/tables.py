@@ -62,6 +62,28 @@ def prefill(results, name):
     return lines
 
 
+def of_both(r):
+    """The time of a plain loop that reads the valid scores and writes as much as the answer, over ours."""
+    return f"{100 * r['read_write_us'] / r['us']:.1f} %" if r and "read_write_us" in r else "-"
+
+
+def read_write(results):
+    lines = []
+    for name in ("normal", "dsa"):
+        for rows in ROWS:
+            lines.append([name, str(rows)] + [of_both(results.get("matrix", name, "causal", rows, c)) for c in WIDTHS])
+    return table_of(["input", "rows"] + [width(c) for c in WIDTHS], lines)
+
+
+def width_read_write(results):
+    columns = tuple(range(16384, 65537, 8192))
+    lines = []
+    for name in ("normal", "dsa"):
+        for rows in (512, 4096):
+            lines.append([name, str(rows)] + [of_both(results.get("width", name, "causal", rows, c)) for c in columns])
+    return table_of(["input", "rows"] + [width(c) for c in columns], lines)
+
+
 def row_kernel(results):
     lines = ["| input | " + " | ".join(width(c) for c in WIDTHS) + " |", "|---|" + "---|" * len(WIDTHS)]
     for name in ("normal", "dsa", "capture"):
@@ -97,12 +119,12 @@ def hard(results):
 
 
 def mixed(results):
-    lines = ["| input | rows | columns | causal | mixed |", "|---|---|---|---|---|"]
+    lines = ["| input | rows | columns | causal | mixed | causal, of both | mixed, of both |", "|---|---|---|---|---|---|---|"]
     for name in ("normal", "dsa"):
         for rows in (1024, 4096):
             for columns in (131072, 524288, 1048576):
                 both = [results.get("mixed", name, lengths, rows, columns) for lengths in ("causal", "mixed")]
-                lines.append(f"| {name} | {rows} | {width(columns)} | " + " | ".join(share(r) for r in both) + " |")
+                lines.append(f"| {name} | {rows} | {width(columns)} | " + " | ".join([share(r) for r in both] + [of_both(r) for r in both]) + " |")
     return lines
 
 
@@ -278,6 +300,8 @@ def tables():
         "prefill-normal": prefill(results, "normal"),
         "prefill-dsa": prefill(results, "dsa"),
         "prefill-capture": prefill(results, "capture"),
+        "read-write": read_write(results),
+        "width-read-write": width_read_write(results),
         "row": row_kernel(results),
         "width": grid(results, "width", "causal", (512, 4096), tuple(range(16384, 65537, 8192))),
         "decode": grid(results, "decode", "full", (1, 4, 16, 64, 128), (8192, 32768, 131072, 524288, 1048576)),

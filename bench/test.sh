@@ -102,6 +102,7 @@ assert [r["route"] for r in results if r["k"] == 18433] == ["any-k"]
 assert {(r["order"], r["ties"]) for r in results} == {("none", "any"), ("index", "lowest"), ("index", "any"), ("score", "any")}
 for r in results:
     assert r["exact"] is True and 0 < r["us"] <= r["p95_us"] <= r["p99_us"] and r["ceiling_us"] > 0 and r["valid_bytes"] > 0, r
+    assert r["read_write_us"] > 0, r
     assert r["admitted_per_row"] >= min(r["k"], 1), r
 PYTHON
 python3 "$here/merge.py" "$work/ablated.txt" "$work/ablation.txt" "$work/ablation.txt" # is a file of its own; replaces its own
