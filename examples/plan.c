@@ -7,6 +7,8 @@
 enum {
     ROW_BLOCKS_PER_SM = 2,    /* what its registers allow */
     ROW_MIN_CAPACITY = 8192,  /* four times a k of 2048: a proposal for 2k scores overfills it once in a million rows */
+    PIPELINED_SHORT = 32768,  /* of rows from here on, up to PIPELINED_LONG, what is collected binds them: twice as dense a sample makes */
+    PIPELINED_LONG = 65536,   /* .. it a fifth less, 2 to 5 % of the time. Of shorter ones a larger sample takes longer than it saves */
     SPLIT_MIN_PART = 2048,    /* scores that a block of a split row gets at the least */
     SPLIT_FEW_SCORES = 8192,  /* a block with no more has half of the threads */
     SPLIT_CLUSTER_PART = 32768, /* in a cluster from here on, twice as many blocks that meet in memory, which takes 2 us more, are faster */
@@ -23,9 +25,9 @@ enum {
     ANY_K_MIN_PART = 4096,       /* scores that a block of a row in parts gets at the least */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
     AUTO_ROW_K = 8192,          /* AUTO still takes the row route up to this k, where the one for any took 1.6 times as long, */
-    AUTO_LONG_ROW_K = 16384,    /* .. and up to this one of rows that are so many times as long, where it took 1.3 times as long: */
-    AUTO_LONG_ROW = 10,         /* .. of 8 times as many scores it took 0.9 times as long */
-    AUTO_SPLIT_K = 18432,       /* .. and split rows up to this one, whose buffers can be compacted a few times; timed up to 8192 */
+    AUTO_LONG_ROW = 10,         /* .. and up to AUTO_MOST_K of rows that are so many times as long, where it took 1.3 times as long: */
+                                /* .. of 8 times as many scores it took 0.9 times as long */
+    AUTO_MOST_K = 18432,        /* .. and split rows up to this one, whose buffers can be compacted a few times */
     AUTO_DIRECT_FEW = 32768,  /* AUTO takes the direct route up to this length with at most three rows a multiprocessor, */
     AUTO_DIRECT_MANY = 24576, /* and with more, of which two must lie on chip together */
     SYSTEM_SHARED = 1024      /* of each resident block */
@@ -48,13 +50,13 @@ static bool can_pipeline(int k, const topkit_device_facts *device) {
            device->threads_per_sm >= TOPKIT_PLAN_PIPELINED_THREADS && k <= TOPKIT_PLAN_MAX_K;
 }
 
-static int plan_pipelined(const topkit_device_facts *device, int rows, int k, topkit_plan *p) {
+static int plan_pipelined(const topkit_device_facts *device, int rows, int max_length, int k, topkit_plan *p) {
     if (!can_pipeline(k, device)) return TOPKIT_ERROR_DEVICE;
     p->threads = TOPKIT_PLAN_PIPELINED_THREADS;
     p->capacity = TOPKIT_PLAN_PIPELINED_CAPACITY;
     p->shared_bytes = TOPKIT_PLAN_PIPELINED_SHARED;
     p->blocks = at_most(rows, device->sm_count);
-    p->density = 64;
+    p->density = max_length >= PIPELINED_SHORT && max_length <= PIPELINED_LONG ? 32 : 64;
     p->width = 16;
     return TOPKIT_OK;
 }
@@ -177,9 +179,9 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
 static int auto_route(const topkit_device_facts *device, int rows, int max_length, int k, int order) {
     if (k > TOPKIT_PLAN_MAX_K) {
         const bool few = device->arch >= 90 && rows <= device->sm_count && order != TOPKIT_ORDER_SCORE;
-        if (few && order == TOPKIT_ORDER_NONE && max_length > AUTO_DIRECT_FEW && k <= AUTO_SPLIT_K) return TOPKIT_ROUTE_SPLIT;
+        if (few && order == TOPKIT_ORDER_NONE && max_length > AUTO_DIRECT_FEW && k <= AUTO_MOST_K) return TOPKIT_ROUTE_SPLIT;
         if (few && rows <= device->sm_count / 2) return TOPKIT_ROUTE_ANY_K;
-        const bool long_rows = k <= AUTO_LONG_ROW_K && k <= max_length / AUTO_LONG_ROW && order == TOPKIT_ORDER_NONE;
+        const bool long_rows = k <= AUTO_MOST_K && k <= max_length / AUTO_LONG_ROW && order == TOPKIT_ORDER_NONE;
         return k <= AUTO_ROW_K || long_rows ? TOPKIT_ROUTE_ROW : TOPKIT_ROUTE_ANY_K;
     }
     if (max_length <= (rows <= 3 * device->sm_count ? AUTO_DIRECT_FEW : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
@@ -198,7 +200,7 @@ static int plan_route(const topkit_device_facts *device, int rows, int max_lengt
     p.shared_limit = device->shared_per_block;
     p.workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;
     switch (route) {
-        case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, k, &p); break;
+        case TOPKIT_ROUTE_PIPELINED: status = plan_pipelined(device, rows, max_length, k, &p); break;
         case TOPKIT_ROUTE_SPLIT: status = plan_split(device, rows, max_length, k, order, &p); break;
         case TOPKIT_ROUTE_DIRECT: status = plan_direct(device, rows, max_length, k, order, &p); break;
         case TOPKIT_ROUTE_ANY_K: status = plan_any_k(device, rows, max_length, k, order, &p); break;

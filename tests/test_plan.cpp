@@ -132,10 +132,11 @@ TEST_CASE("AUTO takes what was fastest on an H200") {
                  {8192, 24576, 2048, TOPKIT_ROUTE_DIRECT},   {8192, 24576, 4097, TOPKIT_ROUTE_ROW},
                  {1, 1 << 20, 8192, TOPKIT_ROUTE_SPLIT},     {8192, 24576, 8192, TOPKIT_ROUTE_ROW},
                  {1, 1 << 20, 18432, TOPKIT_ROUTE_SPLIT},    {1, 1 << 20, 18433, TOPKIT_ROUTE_ANY_K},
-                 {132, 1 << 20, 8193, TOPKIT_ROUTE_SPLIT},   {133, 1 << 20, 16384, TOPKIT_ROUTE_ROW},
-                 {133, 1 << 20, 16385, TOPKIT_ROUTE_ANY_K},  {133, 131072, 13107, TOPKIT_ROUTE_ROW},
+                 {132, 1 << 20, 8193, TOPKIT_ROUTE_SPLIT},   {133, 1 << 20, 18432, TOPKIT_ROUTE_ROW},
+                 {133, 1 << 20, 18433, TOPKIT_ROUTE_ANY_K},  {133, 131072, 13107, TOPKIT_ROUTE_ROW},
                  {133, 131072, 13108, TOPKIT_ROUTE_ANY_K},
-                 {133, 1 << 20, 8192, TOPKIT_ROUTE_ROW},     {1, 32768, 8193, TOPKIT_ROUTE_ANY_K}};
+                 {133, 1 << 20, 8192, TOPKIT_ROUTE_ROW},     {1, 32768, 8193, TOPKIT_ROUTE_ANY_K},
+                 {66, 32768, 4097, TOPKIT_ROUTE_ANY_K},      {67, 32768, 4097, TOPKIT_ROUTE_ROW}};
     for (const auto &c : cases) {
         topkit_plan plan;
         INFO(c.rows << " rows of " << c.length << ", k " << c.k);
@@ -181,6 +182,20 @@ TEST_CASE("k up to 4096 on the row route, and no further") {
     REQUIRE(topkit_make_plan(10, 100000, -1, TOPKIT_ORDER_NONE, TOPKIT_ROUTE_ROW, h200, &plan) == TOPKIT_ERROR_K);
 }
 
+TEST_CASE("Few rows of any k get clusters, as large as fit at a time") {
+    static const struct {
+        int rows, length, parts;
+    } cases[] = {{1, 1 << 20, 16}, {14, 1 << 20, 16}, {15, 1 << 20, 8}, {30, 1 << 20, 8}, {31, 1 << 20, 4},    {60, 1 << 20, 4},
+                 {61, 1 << 20, 2}, {132, 1 << 20, 2}, {133, 1 << 20, 1}, {1, 65535, 8},   {1, 8192, 2}, {1, 8191, 1}};
+    for (const auto &c : cases) {
+        topkit_plan plan;
+        INFO(c.rows << " rows of " << c.length);
+        REQUIRE(topkit_make_plan(c.rows, c.length, 100000, TOPKIT_ORDER_INDEX, TOPKIT_ROUTE_ANY_K, &DEVICES[3].facts, &plan) == TOPKIT_OK);
+        REQUIRE(plan.parts == c.parts);
+        REQUIRE(plan.blocks == c.rows * c.parts);
+    }
+}
+
 TEST_CASE("Any k on one route, which AUTO takes where no other does") {
     const topkit_device_facts *h200 = &DEVICES[3].facts;
     for (int order : ORDERS) {
@@ -189,7 +204,8 @@ TEST_CASE("Any k on one route, which AUTO takes where no other does") {
             topkit_plan plan;
             for (int k : {4097, 8192, 8193, 16383, 16384, most - 1, most}) {
                 REQUIRE(topkit_make_plan(10, 1 << 20, k, order, route, h200, &plan) == TOPKIT_OK);
-                REQUIRE((plan.route == TOPKIT_ROUTE_ANY_K) == (route == TOPKIT_ROUTE_ANY_K || k > (order == TOPKIT_ORDER_NONE ? 18432 : 8192)));
+                const int buffered = order == TOPKIT_ORDER_NONE ? 18432 : order == TOPKIT_ORDER_INDEX ? 4096 : 8192;
+                REQUIRE((plan.route == TOPKIT_ROUTE_ANY_K) == (route == TOPKIT_ROUTE_ANY_K || k > buffered));
             }
             REQUIRE(topkit_make_plan(10, 1 << 20, most + 1, order, route, h200, &plan) == TOPKIT_ERROR_K);
             REQUIRE(topkit_make_plan(10, 1 << 20, 1, order, route, h200, &plan) == TOPKIT_OK);

@@ -298,6 +298,7 @@ TOPKIT_FN void topkit__region_emit(topkit_group g, const topkit_candidate *items
                                    topkit_refiner_storage *s) {
     /* Two compares a candidate: above `edge` it is selected, else from r.low on listed. The region may end past the last value. */
     const unsigned lane = topkit_lane(g), end = r.low + r.span, edge = all ? r.low - 1 : end < r.low ? 0xffffffffu : end;
+    int *const bare = topkit_sink_bare(sink); /* where a put is one store, it needs no branch around it */
     topkit__batch batch;
     for (int base = 0; base < count; base += TOPKIT_BATCH * (int)g.size) {
         unsigned kind[TOPKIT_BATCH], mine = 0, total, slot = 0; /* 1 selected, 65536 listed; how many of both */
@@ -316,9 +317,17 @@ TOPKIT_FN void topkit__region_emit(topkit_group g, const topkit_candidate *items
         if (lane < 2) slot = atomicAdd(&s->counts[lane], lane == TOPKIT__EMITTED ? total & 0xffffu : total >> 16);
         unsigned put = __shfl_sync(TOPKIT_FULL_MASK, slot, TOPKIT__EMITTED) + (before & 0xffffu);
         unsigned list = __shfl_sync(TOPKIT_FULL_MASK, slot, TOPKIT__LISTED) + (before >> 16);
+        if (bare) {
 #pragma unroll
-        for (int u = 0; u < TOPKIT_BATCH; u++) {
-            if (kind[u] == 1) topkit_sink_put(sink, (int)put++, batch.c[u].index, batch.c[u].bits);
+            for (int u = 0; u < TOPKIT_BATCH; u++) {
+                if (kind[u] == 1) bare[put] = batch.c[u].index;
+                put += kind[u] & 1;
+            }
+        } else {
+#pragma unroll
+            for (int u = 0; u < TOPKIT_BATCH; u++) {
+                if (kind[u] == 1) topkit_sink_put(sink, (int)put++, batch.c[u].index, batch.c[u].bits);
+            }
         }
         if (mine > 0xffffu) { /* rare: one bin of many */
 #pragma unroll
