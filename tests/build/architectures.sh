@@ -1,5 +1,4 @@
-# architectures.sh (D04): every function of the library compiles for all architectures together, and for the oldest, the one with features
-# of its own and the newest alone.
+# architectures.sh (D04): every function of the library compiles for all architectures, from the oldest to the newest, into one object.
 #
 # ptxas assembles the code, so an instruction that an architecture lacks is found here. What this nvcc does not know is left out.
 . "${0%/*}/common.sh"
@@ -12,9 +11,6 @@ for each in 80 86 89 90 90a 100 100a 120; do
         continue
     fi
     all="$all $flag"
-    case $each in 80 | 90a | 120) ;; *) continue ;; esac
-    # shellcheck disable=SC2086 # a list of flags
-    check "sm_$each" "$nvcc" $quick -std=c++17 $flag -I"$source/include" -cubin "$source/tests/build/every_call.cu" -o unit.cubin
 done
 # shellcheck disable=SC2086 # a list of flags
 check "all together" "$nvcc" $quick -std=c++17 $all -I"$source/include" -c "$source/tests/build/every_call.cu" -o unit.o

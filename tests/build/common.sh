@@ -3,10 +3,15 @@
 #
 # A build test works in a folder of its own that goes away. `check WHAT COMMAND...` runs a command that must succeed and must print
 # nothing: a warning is a failure. `refuse WHAT TEXT COMMAND...` runs one that must fail with TEXT in its message. `finish` ends the test.
-# $quick holds nvcc's flags for compiling fast where the code that comes out is of no interest, if this nvcc has such a thing.
+# $quick holds nvcc's flags for compiling fast where the code that comes out is of no interest, if this nvcc has such a thing. $target and
+# $target_ptx are those for $arch, assembled or not; with -arch=sm_90a nvcc would make PTX for sm_90 as well. $gpu is yes or no.
 set -u
 quick='-Ofc max'
 [ -z "${nvcc:-}" ] || "$nvcc" --dryrun $quick -c "$source/tests/build/empty.cu" -o unit.o >/dev/null 2>&1 || quick=
+target=-gencode=arch=compute_${arch:-},code=sm_${arch:-}
+target_ptx=-gencode=arch=compute_${arch:-},code=compute_${arch:-}
+gpu=yes
+nvidia-smi -L >/dev/null 2>&1 || gpu=no
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1

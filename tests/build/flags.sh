@@ -9,14 +9,14 @@ compile() { # unit, what comes out, flags
     unit=$1
     out=$2
     shift 2
-    check "$unit with $*" "$nvcc" -std=c++17 -arch="sm_$arch" "$@" -I"$source/include" -I"$source/examples" "-$out" "$source/$unit" \
+    check "$unit with $*" "$nvcc" -std=c++17 $target "$@" -I"$source/include" -I"$source/examples" "-$out" "$source/$unit" \
         -o "unit.$out"
 }
 
 compile tests/build/every_call.cu ptx -G # never optimised, and nvcc says so if it is asked to be quick about it
-for flag in -lineinfo --use_fast_math -DTOPKIT_DEBUG=1 -DTOPKIT_NAN=TOPKIT_NAN_HIGHEST; do
+for flags in '-lineinfo --use_fast_math' -DTOPKIT_DEBUG=1 -DTOPKIT_NAN=TOPKIT_NAN_HIGHEST; do
     # shellcheck disable=SC2086 # a list of flags
-    compile tests/build/every_call.cu cubin $quick "$flag"
+    compile tests/build/every_call.cu cubin $quick $flags
 done
 # shellcheck disable=SC2086
 compile examples/05_select.cu ptx $quick --use_fast_math -DTOPKIT_DEBUG=1 -DTOPKIT_NAN=TOPKIT_NAN_HIGHEST

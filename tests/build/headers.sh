@@ -12,11 +12,19 @@ for path in "$source"/include/topkit/*; do
     case " $installed " in *" $header "*) ;; *) fail "$header is not in include/meson.build" ;; esac
     printf '#include "topkit/%s"\n' "$header" >unit.cu
     # shellcheck disable=SC2086 # a list of flags
-    [ -z "$nvcc" ] || check "$header under nvcc" "$nvcc" $quick -std=c++17 -arch="sm_$arch" -I"$source/include" -ptx unit.cu -o unit.ptx
-    cp unit.cu unit.cpp
-    for cxx in $compilers; do
-        check "$header under $cxx with the executor" "$cxx" -std=c++17 -Wall -Wextra -Werror -Wno-unknown-pragmas -ffp-contract=off \
-            -DTOPKIT_SIMT=1 -include "$source/tests/simt/simt_cuda.h" -I"$source/include" -fsyntax-only unit.cpp
+    [ -z "$nvcc" ] || check "$header under nvcc" "$nvcc" $quick -std=c++17 $target -I"$source/include" -ptx unit.cu -o unit.ptx
+done
+for cxx in $compilers; do
+    executor="$cxx -std=c++17 -Wall -Wextra -Werror -Wno-unknown-pragmas -ffp-contract=off -DTOPKIT_SIMT=1"
+    # The prelude is the most of each unit: precompiled, which both compilers look for beside the header.
+    echo "#include \"$source/tests/simt/simt_cuda.h\"" >prelude.h
+    # shellcheck disable=SC2086 # a command and its arguments
+    check "the prelude under $cxx" $executor -x c++-header prelude.h -o prelude.h.gch
+    for path in "$source"/include/topkit/*; do
+        header=${path##*/}
+        printf '#include "topkit/%s"\n' "$header" >unit.cpp
+        # shellcheck disable=SC2086
+        check "$header under $cxx with the executor" $executor -include prelude.h -I"$source/include" -fsyntax-only unit.cpp
     done
 done
 

@@ -1,5 +1,6 @@
 # two_units.sh (D01): two translation units with the whole library link, as one program and as two shared libraries, with and without
-# relocatable device code, and both select exactly. Runs on the GPU if there is one; on the CPU executor in any case.
+# relocatable device code, and both select exactly. Runs on the GPU if there is one; on the CPU executor in any case. What no GPU will run
+# and no linker of device code reads is not assembled.
 . "${0%/*}/common.sh"
 
 unit=$source/tests/build/two_units.cu
@@ -19,8 +20,10 @@ run_device() {
 # shellcheck disable=SC2086  # lists of flags
 if [ -n "$nvcc" ]; then
     for mode in plain relocatable; do
-        flags="$quick -std=c++17 -arch=sm_$arch -I$source/include"
+        flags=$target
+        [ $gpu$mode != noplain ] || flags=$target_ptx
         [ $mode = plain ] || flags="$flags -rdc=true"
+        flags="$flags $quick -std=c++17 -I$source/include"
         check "unit a, $mode" "$nvcc" $flags $as_a -DTWO_UNITS_MAIN -Xcompiler -fPIC -c "$unit" -o a.o
         check "unit b, $mode" "$nvcc" $flags $as_b -Xcompiler -fPIC -c "$unit" -o b.o
         check "one program, $mode" "$nvcc" $flags a.o b.o -o program_$mode
