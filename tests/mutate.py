@@ -43,7 +43,7 @@ THRESHOLD, SINK, REFINER = "include/topkit/threshold.cuh", "include/topkit/sink.
 COLLECTOR, ORDER, SCHEDULER = "include/topkit/collector.cuh", "include/topkit/order.cuh", "include/topkit/scheduler.cuh"
 SIGNAL, ROW_SELECT, PIPELINED = "include/topkit/signal.cuh", "examples/01_row_select.cuh", "examples/02_pipelined_select.cuh"
 JOB, SPLIT, TEAM = "examples/select_job.cuh", "examples/03_split_select.cuh", "include/topkit/team.cuh"
-OPERATOR = "examples/05_select.cu"
+OPERATOR, ANY_K, PARTS = "examples/05_select.cu", "examples/10_any_k_select.cuh", "examples/any_k_part.cuh"
 
 MUTATIONS = [
     # keys and gates
@@ -95,7 +95,7 @@ MUTATIONS = [
     mutation("no barrier behind the counting", THRESHOLD, "    topkit_group_sync(g);\n    const topkit_digit_found found",
              "    const topkit_digit_found found", "threshold", RACES),
     # refiner
-    mutation("the region loses its last value", REFINER, "races && value - r->low <= r->span,", "races && value - r->low < r->span,",
+    mutation("the region loses its last value", REFINER, "races && value - r->low <= last,", "races && value - r->low < last,",
              "refiner"),
     mutation("the region's last value is above it", REFINER, "kind[u] = value > edge ?", "kind[u] = value >= edge ?", "refiner"),
     mutation("the region's first value is below it", REFINER, ": value >= r.low ? 65536u", ": value > r.low ? 65536u", "refiner"),
@@ -103,7 +103,7 @@ MUTATIONS = [
              "            if (left <= u * (int)g.size) kind[u] = 0;\n", "", "refiner"),
     mutation("one boundary member more than there is room for", REFINER, "r.inside <= TOPKIT_BOUNDARY ||",
              "r.inside <= TOPKIT_BOUNDARY + 1 ||", "refiner"),
-    mutation("a bin reaches into the next", REFINER, "r->span = (1u << shift) - 1;", "r->span = 1u << shift;", "refiner"),
+    mutation("a bin reaches into the next", REFINER, "0xffffffffu - r->low : (1u << shift) - 1;", "0xffffffffu - r->low : 1u << shift;", "refiner"),
     mutation("the cut leaves out the last tie", REFINER, "topkit_cut_at((unsigned)(mine >> 32), (int)~(unsigned)mine + 1,",
              "topkit_cut_at((unsigned)(mine >> 32), (int)~(unsigned)mine,", "refiner"),
     mutation("one tie too many", REFINER, "if (tie && ticket >= cut.ties)", "if (tie && ticket > cut.ties)", "refiner"),
@@ -249,6 +249,19 @@ MUTATIONS = [
     mutation("each launch sets its own limit of shared memory", OPERATOR, "plan->shared_limit);", "plan->shared_bytes);", "select_launch"),
     mutation("padding begins one slot late", JOB, "topkit_sink_pad_all(g.thread, g.size, wanted, job.k, sink);",
              "topkit_sink_pad_all(g.thread, g.size, wanted + 1, job.k, sink);", "select_values select_memory"),
+    # known bounds, and rows of any k in parts
+    mutation("what exceeds the known bounds is not counted", REFINER, "last = open ? 0xffffffffu - r->low : r->span;", "last = r->span;",
+             "refiner"),
+    mutation("the last bin of known bounds ends with its digit", REFINER, "r->span = open && found.bin == TOPKIT_DIGIT_BINS - 1 ?",
+             "r->span = false ?", "refiner"),
+    mutation("a part begins behind its own scores", PARTS, "lane < block ? theirs : 0u", "lane <= block ? theirs : 0u", "select_any_k"),
+    mutation("a part counts the boundary's bin as above", PARTS, "b = bin + 1 + g.thread;", "b = bin + g.thread;", "select_any_k"),
+    mutation("a part takes ties that those before it took", ANY_K, "sums.before[1] < cut.ties ? sums.before[1] : cut.ties;", "0;",
+             "select_any_k"),
+    mutation("a part forgets what a missed bracket found", ANY_K, "own->inside -= s->from;", ";", "select_any_k"),
+    mutation("blocks of a cluster do not meet when a bracket was missed", ANY_K,
+             "topkit_digit_storage *all = topkit_any_k_merge(g, own, merged);",
+             "topkit_digit_storage *all = missed ? own : topkit_any_k_merge(g, own, merged);", "select_any_k", RACES),
 ]
 
 FLAGS = ["-std=c++17", "-O1", "-g1", "-ffp-contract=off", "-Wno-unknown-pragmas", "-DTOPKIT_SIMT=1"]
