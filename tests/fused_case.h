@@ -93,21 +93,27 @@ struct fused_case {
 
     /* The score of a position as fused_score.cuh states it. */
     float score(int t, int position) const {
-        static const std::vector<float> value = [] {
+        static const std::vector<float> floats = [] {
             std::vector<float> v(256);
             for (int code = 0; code < 256; code++) v[(size_t)code] = e4m3_float((uint8_t)code);
             return v;
         }();
-        const uint8_t *key = keys.data() + key_at(t, position) * 128;
+        const float *value = floats.data();
+        float key[128];
+        for (size_t i = 0; i < 128; i++) key[i] = value[keys[key_at(t, position) * 128 + i]];
         float sums[2] = {0, 0};
         for (int part = 0; part < heads; part += 32) {
             float chains[2] = {0, 0}; /* of even heads, and of odd ones */
-            for (int h = part; h < part + 32; h++) {
+            for (int h = part; h < part + 32; h += 2) {
                 const uint8_t *query = queries.data() + ((size_t)t * (size_t)heads + (size_t)h) * 128;
-                float dot = 0.0f;
-                for (int i = 0; i < 128; i++) dot += value[key[i]] * value[query[i]];
-                const float relu = fmaxf(dot, 0.0f) * (h % 2 ? 0x1p-25f : 1.0f);
-                chains[h % 2] = fmaf(weights[(size_t)t * (size_t)heads + (size_t)h], relu, chains[h % 2]);
+                const float *weight = weights.data() + (size_t)t * (size_t)heads + (size_t)h;
+                float even = 0.0f, odd = 0.0f; /* by turns, or each addition would wait for the last */
+                for (int i = 0; i < 128; i++) {
+                    even += key[i] * value[query[i]];
+                    odd += key[i] * value[query[128 + i]];
+                }
+                chains[0] = fmaf(weight[0], fmaxf(even, 0.0f), chains[0]);
+                chains[1] = fmaf(weight[1], fmaxf(odd, 0.0f) * 0x1p-25f, chains[1]);
             }
             sums[part / 32] = fmaf(chains[1], 0x1p25f, chains[0]);
         }
