@@ -25,10 +25,12 @@ enum {
     ANY_K_MIN_PART = 4096,       /* scores that a block of a row in parts gets at the least */
     ANY_K_MAX_SORTED = 16384,    /* order by score: what the row kernel can hold */
     AUTO_ROW_K = 8192,          /* AUTO still takes the row route up to this k, where the one for any took 1.6 times as long, */
-    AUTO_LONG_ROW = 10,         /* .. and up to AUTO_MOST_K of rows that are so many times as long, where it took 1.3 times as long: */
-                                /* .. of 8 times as many scores it took 0.9 times as long */
-    AUTO_MOST_K = 18432,        /* .. and split rows up to this one, whose buffers can be compacted a few times */
-    AUTO_DIRECT_FEW = 32768,  /* AUTO takes the direct route up to this length with at most three rows a multiprocessor, */
+    AUTO_LONG_ROW_K = 17408,    /* .. and up to this one of rows that are so many times as long, where it took 1.3 times as long: */
+    AUTO_LONG_ROW = 10,         /* .. of 8 times as many scores 0.9 times as long. Beyond, its buffer has no room for a poor guess */
+    AUTO_SPLIT_K = 18432,       /* .. and split rows up to this one, whose buffers can be compacted a few times */
+    AUTO_PIPELINED_K = 3584,    /* with larger k, 02's buffers are compacted so often that the row kernel is faster, but of many rows */
+    AUTO_DIRECT_FEW = 32768,  /* AUTO takes the direct route up to this length with at most one row a multiprocessor, */
+    AUTO_DIRECT_SOME = 28672, /* .. up to this one with at most three, */
     AUTO_DIRECT_MANY = 24576, /* and with more, of which two must lie on chip together */
     SYSTEM_SHARED = 1024      /* of each resident block */
 };
@@ -179,14 +181,16 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
 static int auto_route(const topkit_device_facts *device, int rows, int max_length, int k, int order) {
     if (k > TOPKIT_PLAN_MAX_K) {
         const bool few = device->arch >= 90 && rows <= device->sm_count && order != TOPKIT_ORDER_SCORE;
-        if (few && order == TOPKIT_ORDER_NONE && max_length > AUTO_DIRECT_FEW && k <= AUTO_MOST_K) return TOPKIT_ROUTE_SPLIT;
+        if (few && order == TOPKIT_ORDER_NONE && max_length > AUTO_DIRECT_FEW && k <= AUTO_SPLIT_K) return TOPKIT_ROUTE_SPLIT;
         if (few && rows <= device->sm_count / 2) return TOPKIT_ROUTE_ANY_K;
-        const bool long_rows = k <= AUTO_MOST_K && k <= max_length / AUTO_LONG_ROW && order == TOPKIT_ORDER_NONE;
+        const bool long_rows = k <= AUTO_LONG_ROW_K && k <= max_length / AUTO_LONG_ROW && order == TOPKIT_ORDER_NONE;
         return k <= AUTO_ROW_K || long_rows ? TOPKIT_ROUTE_ROW : TOPKIT_ROUTE_ANY_K;
     }
-    if (max_length <= (rows <= 3 * device->sm_count ? AUTO_DIRECT_FEW : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
-    if (rows <= device->sm_count) return device->arch >= 90 ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
-    return rows > 2 * device->sm_count && can_pipeline(k, device) ? TOPKIT_ROUTE_PIPELINED : TOPKIT_ROUTE_ROW;
+    const int each = (rows - 1) / device->sm_count + 1; /* rows a multiprocessor */
+    if (max_length <= (each <= 1 ? AUTO_DIRECT_FEW : each <= 3 ? AUTO_DIRECT_SOME : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
+    if (each <= 1) return device->arch >= 90 ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
+    const bool pipelines = each > 2 && (k <= AUTO_PIPELINED_K || each > 8);
+    return pipelines && can_pipeline(k, device) ? TOPKIT_ROUTE_PIPELINED : TOPKIT_ROUTE_ROW;
 }
 
 static int plan_route(const topkit_device_facts *device, int rows, int max_length, int k, int order, int route, topkit_plan *plan) {
