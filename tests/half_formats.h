@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 struct half_format {
     const char *name;
@@ -31,13 +32,24 @@ static inline uint32_t half_widened(const half_format &f, uint32_t h) {
     return sign | bits;
 }
 
+/* The widened bits of every magnitude, found once: bisections over them are much of what some tests do. */
+static inline const uint32_t *half_magnitudes(const half_format &f) {
+    const auto all = [](const half_format &format) {
+        std::vector<uint32_t> bits;
+        for (uint32_t h = 0; h < 0x8000u; h++) bits.push_back(half_widened(format, h));
+        return bits;
+    };
+    static const std::vector<uint32_t> bf16 = all(half_bf16), f16 = all(half_f16);
+    return f.mantissa == half_bf16.mantissa ? bf16.data() : f16.data();
+}
+
 /* By bisection over the magnitudes, which are in the order of their values. */
 static inline uint32_t half_rounded_up(const half_format &f, uint32_t bits) {
-    const uint32_t magnitude = bits & 0x7fffffffu, sign = bits >> 31;
+    const uint32_t *widened = half_magnitudes(f), magnitude = bits & 0x7fffffffu, sign = bits >> 31;
     uint32_t low = 0, high = half_infinity(f); /* positive: the first that is not below; negative: the last that is not above */
     while (low < high) {
         const uint32_t middle = (low + high + sign) / 2;
-        if (sign ? half_widened(f, middle) <= magnitude : half_widened(f, middle) >= magnitude) (sign ? low : high) = middle;
+        if (sign ? widened[middle] <= magnitude : widened[middle] >= magnitude) (sign ? low : high) = middle;
         else if (sign) high = middle - 1;
         else low = middle + 1;
     }
