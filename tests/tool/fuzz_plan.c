@@ -52,12 +52,13 @@ static void check_plan(const topkit_plan *p, int rows, int max_length, int k, in
     demand(p->shared_bytes >= 0 && p->shared_bytes <= d->shared_per_block && p->shared_bytes + SYSTEM_SHARED <= d->shared_per_sm);
     if (p->route == TOPKIT_ROUTE_ROW || p->route == TOPKIT_ROUTE_PIPELINED || p->route == TOPKIT_ROUTE_ANY_K) {
         demand(p->workspace_bytes <= 65536 + 4 * (size_t)rows);
-        demand(p->blocks <= rows);
+        demand(p->parts == 1 ? p->blocks <= rows : (long long)p->blocks == (long long)rows * p->parts);
     }
     if (p->route == TOPKIT_ROUTE_SPLIT) {
         check_parts(p, rows, k, d);
     } else {
-        demand(p->parts == 1 && p->cluster == 1 && p->slot == 0);
+        const int clusters = p->route == TOPKIT_ROUTE_ANY_K && d->arch >= 90; /* of few rows one each */
+        demand(p->parts >= 1 && p->parts <= (clusters ? 16 : 1) && p->cluster == p->parts && p->slot == 0);
     }
 }
 
