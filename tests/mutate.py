@@ -259,9 +259,6 @@ MUTATIONS = [
     mutation("a part takes ties that those before it took", ANY_K, "sums.before[1] < cut.ties ? sums.before[1] : cut.ties;", "0;",
              "select_any_k"),
     mutation("a part forgets what a missed bracket found", ANY_K, "own->inside -= s->from;", ";", "select_any_k"),
-    mutation("blocks of a cluster do not meet when a bracket was missed", ANY_K,
-             "topkit_digit_storage *all = topkit_any_k_merge(g, own, merged);",
-             "topkit_digit_storage *all = missed ? own : topkit_any_k_merge(g, own, merged);", "select_any_k", RACES),
 ]
 
 FLAGS = ["-std=c++17", "-O1", "-g1", "-ffp-contract=off", "-Wno-unknown-pragmas", "-DTOPKIT_SIMT=1"]
