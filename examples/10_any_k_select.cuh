@@ -5,7 +5,8 @@
  * fits a buffer, and then reads the row once more to write the answer. Rows come from the same queue as in 01, their samples too:
  *
  *     [1] claim      which row comes next                                                    scheduler
- *     [2] sample     up to 8192 scores, fetched while the row before is finished             sampler
+ *     [2] sample     up to 8192 scores, fetched while the row before is finished; of a row   sampler
+ *                    in parts 2048, by every block
  *     [3] bracket    two keys of the sample, six sigma of the rank in it on either side      digit
  *     [4] count      read the row: how many scores lie above the bracket, and in which of    row, digit
  *                    its 1024 bins the k-th is: that bin is the region. (Missed: the region
@@ -28,7 +29,8 @@
  *   workspace     1 KB + 4 bytes a row, zeroed once
  *   reads         the row twice (three times in the order of indices), plus one 32-byte sector in 512 bytes for the sample, or less. At the
  *                 most six times: the bracket missed, 32 bits of keys in four digits, the output
- *   determinism   the order of indices: the sequence, with lowest-index ties
+ *   sync          a cluster's blocks meet at its barriers alone (any_k_part.cuh); nobody waits for a block that may not run
+ *   determinism   the order of indices: the sequence, with lowest-index ties; in no order these ties fix the set, whatever the cluster
  */
 #ifndef TOPKIT_10_ANY_K_SELECT_CUH
 #define TOPKIT_10_ANY_K_SELECT_CUH

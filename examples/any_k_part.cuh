@@ -7,6 +7,7 @@
  *   scope         all functions but topkit_any_k_part_begin (one thread) are called by all threads of all blocks
  *   storage       topkit_any_k_part, at the same place in every block
  *   sync          share, merge, tell and send: one barrier of the cluster each; of a cluster of one none, but for tell
+ *   determinism   sums are the same in all blocks. Candidates lie in the first block part behind part, in no order within one
  *   cost          merge: each block reads its share of the bins, 1024 / blocks, from all others and tells all
  */
 #ifndef TOPKIT_ANY_K_PART_CUH

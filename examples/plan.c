@@ -91,9 +91,17 @@ static int plan_row(const topkit_device_facts *device, int rows, int k, int orde
 
 /* Blocks that run at a time in clusters of a size, one a multiprocessor. A cluster lies in one graphics processing cluster, of 16 or 18
  * multiprocessors and some of fewer: the H200, of 132, takes 7 clusters of 16, 15 of 8, 30 of 4 and 66 of 2 (asked of the runtime). */
-static int split_fits(const topkit_device_facts *device, int cluster) {
+static long long cluster_fits(const topkit_device_facts *device, int cluster) {
     const long long sms = device->sm_count;
-    return (int)(cluster > 8 ? sms * 6 / 7 : cluster > 2 ? sms * 10 / 11 : sms);
+    return cluster > 8 ? sms * 6 / 7 : cluster > 2 ? sms * 10 / 11 : sms;
+}
+
+/* The largest cluster that every row can have at the same time, `resident` of its blocks a multiprocessor, each with a part that pays. */
+static int cluster_size(const topkit_device_facts *device, int rows, int max_length, int resident, int min_part) {
+    int cluster = device->arch >= 90 ? 16 : 1;
+    while (cluster > 1 && (rows * (long long)cluster > cluster_fits(device, cluster) * resident || max_length / cluster < min_part))
+        cluster /= 2;
+    return cluster;
 }
 
 /* Few rows get as many blocks each as fit at a time, in clusters. */
@@ -101,12 +109,8 @@ static int plan_any_k(const topkit_device_facts *device, int rows, int max_lengt
     if (order == TOPKIT_ORDER_SCORE) return plan_row(device, rows, k, order, p);
     p->density = 32;
     const int status = plan_blocks(device, rows, TOPKIT_PLAN_ANY_K_FIXED_SHARED, ANY_K_CAPACITY, ANY_K_LEAST_CAPACITY, p);
-    if (status != TOPKIT_OK || device->arch < 90) return status;
-    p->cluster = 16;
-    while (p->cluster > 1 && (rows * (long long)p->cluster > split_fits(device, p->cluster) * (long long)resident_blocks(device, p) ||
-                              max_length / p->cluster < ANY_K_MIN_PART))
-        p->cluster /= 2;
-    p->parts = p->cluster;
+    if (status != TOPKIT_OK) return status;
+    p->parts = p->cluster = cluster_size(device, rows, max_length, resident_blocks(device, p), ANY_K_MIN_PART);
     if (p->cluster > 1) p->blocks = rows * p->cluster;
     return TOPKIT_OK;
 }
@@ -123,13 +127,7 @@ static int plan_split(const topkit_device_facts *device, int rows, int max_lengt
     if (p->capacity < row_least_capacity(k, order)) return TOPKIT_ERROR_DEVICE;
     p->depth = at_most((room - p->capacity * 8) / TOPKIT_PLAN_SPLIT_TILES_SHARED, SPLIT_MAX_DEPTH);
     p->shared_bytes = TOPKIT_PLAN_SPLIT_FIXED_SHARED + p->capacity * 8 + p->depth * TOPKIT_PLAN_SPLIT_TILES_SHARED;
-    if (device->arch >= 90) {
-        p->cluster = 16;
-        while (p->cluster > 1 &&
-               (rows * (long long)p->cluster > split_fits(device, p->cluster) || max_length / p->cluster < SPLIT_MIN_PART))
-            p->cluster /= 2;
-    }
-    p->parts = p->cluster;
+    p->parts = p->cluster = cluster_size(device, rows, max_length, 1, SPLIT_MIN_PART);
     const int most = at_most(device->sm_count / rows, max_length > SPLIT_LONG_ROW ? SPLIT_LONG_PARTS : SPLIT_PARTS);
     if (rows <= HEADER_COUNTERS && max_length / p->cluster >= SPLIT_CLUSTER_PART && most >= 2 * p->cluster) {
         p->parts = most;

@@ -115,7 +115,8 @@ TOPKIT_JOB_FN bool topkit_job_copies(const topkit_select_job &job, topkit_row_of
 }
 
 /* Refines items[0 .. held), of which the row needs one at the least, to the row's answer and writes it in the order asked for (items must
- * have topkit_sort_room(k) where there is one). The whole group; ends with a barrier. */
+ * have topkit_sort_room(k) where there is one). `known`: bounds of their keys, the gate's and the largest sample's. The whole group; ends
+ * with a barrier. */
 template <int TIES, typename SCORE>
 TOPKIT_JOB_FN void topkit_job_deliver(topkit_group g, const topkit_select_job &job, int r, topkit_row_of<SCORE> row,
                                       topkit_candidate *items, int held, topkit_bounds known, topkit_refiner_storage *s) {

@@ -11,7 +11,8 @@
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values; which of equal boundary scores is open.
  *                 The order of emission is open in both
  *   cost          3 reads of the candidates (range, digit, emission), or 2 where their bounds are known, and one shared atomic a candidate;
- *                 a further digit step only where more than TOPKIT_BOUNDARY candidates share the boundary bin
+ *                 a further digit step only where more than TOPKIT_BOUNDARY candidates share the boundary bin, or where the boundary lies
+ *                 above the end of the bounds
  *
  * Worked numbers: candidates (3.0, 4) (1.0, 7) (2.0, 1) (2.0, 9) (5.0, 2), k = 3: the cut is (key of 2.0, bound 2): 5.0, 3.0 and the 2.0
  * at index 1 are selected under TOPKIT_LOWEST_INDEX.
@@ -338,7 +339,7 @@ TOPKIT_FN void topkit__region_emit(topkit_group g, const topkit_candidate *items
     }
 }
 
-/* The exact k of items[0 .. count) to the sink. k = 0 writes nothing. */
+/* The exact k of items[0 .. count) to the sink. k = 0 writes nothing. Without `known` their range is read. */
 template <int TIES, typename SINK>
 TOPKIT_FN void topkit_refine(topkit_group g, const topkit_candidate *items, int count, int k, SINK sink, topkit_refiner_storage *s,
                              topkit_bounds known = {0, 0}) {
