@@ -104,6 +104,8 @@ TOPKIT_JOB_FN void topkit_sink_put(topkit_split_sink s, int slot, int index, uns
     else s.place[slot] = c;
 }
 
+TOPKIT_JOB_FN int *topkit_sink_bare(topkit_split_sink s) { return s.place ? nullptr : topkit_sink_bare(s.out); }
+
 /* [7] The order, by one block. `items` is its own, of k candidates, which a cluster emitted there; what sorting needs beside them may lie
  * where its candidates were. */
 static __device__ __forceinline__ void topkit_split_order(topkit_group block, const topkit_select_job &job, int wanted,
@@ -113,16 +115,39 @@ static __device__ __forceinline__ void topkit_split_order(topkit_group block, co
     topkit_sort(block, items, wanted, job.order, sink.out, digit);
 }
 
+/* This block's place among those of its row. */
+static __device__ __forceinline__ topkit_team topkit_split_team(const topkit_select_job &job, int r, int part, topkit_split_storage *s) {
+    if (!job.arrivals) return topkit_team_cluster(&s->team, s->own.begin);
+    return topkit_team_resident((unsigned)part, (unsigned)job.parts, job.pool + r * job.slot, &job.arrivals[r], s->own.begin);
+}
+
+static __device__ __forceinline__ topkit_split_sink topkit_split_sink_of(const topkit_select_job &job, int r, topkit_candidate *items) {
+    topkit_split_sink sink = {topkit_job_sink(job, r), nullptr, !job.arrivals};
+    if (job.order != TOPKIT_ORDER_NONE)
+        sink.place = sink.remote ? items : (topkit_candidate *)(job.pool + r * job.slot + topkit_team_bytes(job.parts));
+    return sink;
+}
+
+/* [6] [7] Behind the emission, of which this block has `own` members of the boundary to settle. */
+template <int TIES>
+static __device__ __forceinline__ void topkit_split_finish(topkit_group block, const topkit_select_job &job, topkit_team *team, int wanted,
+                                                           topkit_team_boundary boundary, unsigned own, topkit_split_sink sink,
+                                                           topkit_candidate *items, topkit_split_storage *s) {
+    if (topkit_team_settles<TIES>(boundary)) topkit_team_meet(block, team);
+    topkit_team_settle(block, team, own, wanted, boundary, sink, &s->refiner);
+    if (team->block == 0) topkit_sink_pad_all(block.thread, block.size, wanted, job.k, sink.out);
+    if (!sink.place) topkit_team_leave(block, team);
+    else if (topkit_team_last(block, team, &s->team)) topkit_split_order(block, job, wanted, sink, items, &s->refiner.digit);
+}
+
 /* [5] [6] [7] of several blocks. `items` (of the order) lie where tiles travelled: none does any more when the blocks have met. */
 template <int TIES>
 static __device__ __forceinline__ void topkit_split_meet(topkit_group block, const topkit_select_job &job, topkit_proposal gate, int r,
                                                          int part, topkit_collector c, int held, topkit_candidate *items,
                                                          topkit_split_storage *s) {
     const int length = s->row.length, wanted = length < job.k ? length : job.k;
-    const bool sorts = job.order != TOPKIT_ORDER_NONE, clustered = !job.arrivals;
-    unsigned char *pool = job.pool + r * job.slot;
-    topkit_team team = clustered ? topkit_team_cluster(&s->team, s->own.begin)
-                                 : topkit_team_resident((unsigned)part, (unsigned)job.parts, pool, &job.arrivals[r], s->own.begin);
+    const topkit_split_sink sink = topkit_split_sink_of(job, r, items);
+    topkit_team team = topkit_split_team(job, r, part, s);
     topkit_team_boundary boundary = topkit_team_search<TIES>(block, &team, c.items, held, wanted, gate.key, gate.maximum, length,
                                                              &s->refiner.digit, &s->team);
     const bool again = boundary.region.inside == 0;
@@ -131,18 +156,10 @@ static __device__ __forceinline__ void topkit_split_meet(topkit_group block, con
         boundary = topkit_team_search<TIES>(block, &team, c.items, held, wanted, TOPKIT_NO_THRESHOLD, 0xffffffffu, length,
                                             &s->refiner.digit, &s->team);
     }
-    topkit_candidate *place = clustered ? items : (topkit_candidate *)(pool + topkit_team_bytes(job.parts));
-    const topkit_split_sink sink = {topkit_job_sink(job, r), sorts ? place : nullptr, clustered};
+    topkit_collector_state none = {};
+    if (part == 0 && block.thread == 0) topkit_job_count(job, s->row, 1, 0, again, &none);
     const unsigned own = topkit_team_emit<TIES>(block, &team, c.items, held, wanted, boundary, sink, &s->refiner);
-    if (topkit_team_settles<TIES>(boundary)) topkit_team_meet(block, &team);
-    topkit_team_settle(block, &team, own, wanted, boundary, sink, &s->refiner);
-    if (part == 0) {
-        topkit_collector_state none = {};
-        if (block.thread == 0) topkit_job_count(job, s->row, 1, 0, again, &none);
-        topkit_sink_pad_all(block.thread, block.size, wanted, job.k, sink.out);
-    }
-    if (!sorts) topkit_team_leave(block, &team);
-    else if (topkit_team_last(block, &team, &s->team)) topkit_split_order(block, job, wanted, sink, items, &s->refiner.digit);
+    topkit_split_finish<TIES>(block, job, &team, wanted, boundary, own, sink, items, s);
 }
 
 /* The number of threads is known to the compiler, as in 04. */
@@ -165,7 +182,7 @@ static __global__ void __launch_bounds__(THREADS, 1) topkit_split_select_kernel(
         if (part == 0) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink(job, r));
         return;
     }
-    if (!alone && !job.arrivals) topkit_cluster_arrive(); /* [5] waits for it */
+    if (!alone && !job.arrivals) topkit_cluster_enter(); /* [5] waits for it */
 
     /* [2] Sample and first tiles are under way before anything is waited for; storage is made ready in their shadow. */
     int count = 0;
@@ -205,6 +222,55 @@ static __global__ void __launch_bounds__(THREADS, 1) topkit_split_select_kernel(
     if (again) known.low = 0;
     topkit_job_deliver<TIES>(block, job, r, s->row, items, held, known, &s->refiner); /* [6] [7] */
     if (block.thread == 0) topkit_job_count(job, s->row, 1, 0, again, &s->collected);
+}
+
+/* Where parts are so short that they lie in shared memory whole, nothing is collected: a block's part is what it holds. */
+template <int TIES, int THREADS>
+static __global__ void __launch_bounds__(THREADS, 1) topkit_split_resident_kernel(topkit_select_job job) {
+    TOPKIT_SHARED(memory);
+    topkit_split_storage *s = (topkit_split_storage *)memory;
+    topkit_candidate *items = (topkit_candidate *)(memory + TOPKIT_SPLIT_HEADER); /* (capacity) of the order */
+    float *place = (float *)(items + job.capacity);
+    const topkit_group block = {threadIdx.x, THREADS, 0};
+    const int r = (int)blockIdx.x, part = (int)blockIdx.y;
+
+    topkit_dependency_wait();
+    const topkit_row row = topkit_job_row(job, r);
+    if (topkit_job_copies(job, row)) {
+        if (part == 0) topkit_sink_identity(block.thread, block.size, row.scores, row.length, job.k, topkit_job_sink(job, r));
+        return;
+    }
+    if (!job.arrivals) topkit_cluster_enter();
+    float4 sample; /* [2] */
+    const int holders = topkit_sample_vector(block, row, topkit_job_seed(job, r), &sample);
+    const topkit_split_part own = topkit_split_part_of(row, part, job.parts, job.reciprocal);
+    const topkit_resident resident = topkit_resident_at(own.row, place, topkit_resident_bytes(own.row.length));
+    topkit_resident_copy_async(block, own.row, resident);
+    topkit_refiner_init(block, &s->refiner);
+    if (block.thread == 0) {
+        s->row = row;
+        s->own = own;
+    }
+    const int wanted = row.length < job.k ? row.length : job.k;
+    topkit_proposal gate = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0, TOPKIT_NO_THRESHOLD};
+    if (wanted < row.length) { /* [3] */
+        const float expected = (float)job.k * (float)(4 * holders) / (float)row.length; /* of the k best in the sample */
+        const int rank = (int)(expected + 4.5f * sqrtf(expected + 1));
+        gate = topkit_propose_from_vectors(block, sample, holders, rank < TOPKIT_JOB_MIN_RANK ? TOPKIT_JOB_MIN_RANK : rank,
+                                           &s->refiner.digit);
+    }
+    topkit_copy_async_wait();
+    topkit_group_sync(block);
+    const topkit_split_sink sink = topkit_split_sink_of(job, r, items);
+    topkit_team team = topkit_split_team(job, r, part, s);
+    const topkit_team_resident_boundary boundary =
+        topkit_team_resident_search<TIES>(block, &team, resident, wanted, gate, row.length, &s->refiner.digit, &s->team); /* [5] */
+    const topkit__region region = boundary.team.region;
+    topkit_collector_state none = {};
+    if (part == 0 && block.thread == 0)
+        topkit_job_count(job, row, 1, wanted - (int)region.need + (int)region.inside, boundary.again, &none);
+    const unsigned members = topkit_team_resident_emit<TIES>(block, &team, resident, wanted, boundary, sink, &s->refiner); /* [6] */
+    topkit_split_finish<TIES>(block, job, &team, wanted, boundary.team, members, sink, items, s);
 }
 
 #endif

@@ -138,6 +138,9 @@ static int launch_row(const topkit_select_params *p, const topkit_plan *plan, cu
 
 template <int TIES>
 static int launch_split(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
+    if (plan->depth == 0 && plan->threads == TOPKIT_SPLIT_THREADS)
+        return launch(topkit_split_resident_kernel<TIES, TOPKIT_SPLIT_THREADS>, p, plan, stream);
+    if (plan->depth == 0) return launch(topkit_split_resident_kernel<TIES, TOPKIT_SPLIT_THREADS / 2>, p, plan, stream);
     if (plan->threads == TOPKIT_SPLIT_THREADS) return launch(topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS>, p, plan, stream);
     return launch(topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS / 2>, p, plan, stream);
 }

@@ -9,8 +9,9 @@ enum {
     ROW_MIN_CAPACITY = 8192,  /* four times a k of 2048: a proposal for 2k scores overfills it once in a million rows */
     PIPELINED_SHORT = 32768,  /* of rows from here on, up to PIPELINED_LONG, what is collected binds them: twice as dense a sample makes */
     PIPELINED_LONG = 65536,   /* .. it a fifth less, 2 to 5 % of the time. Of shorter ones a larger sample takes longer than it saves */
-    SPLIT_MIN_PART = 2048,    /* scores that a block of a split row gets at the least */
-    SPLIT_FEW_SCORES = 8192,  /* a block with no more has half of the threads */
+    SPLIT_MIN_PART = 1024,    /* scores that a block of a split row gets at the least */
+    SPLIT_FEW_SCORES = 8192,  /* a block with no more has half of the threads, and a cluster whose blocks have no more is of 8 at most */
+    SPLIT_RESIDENT_PART = 32768, /* parts of no more lie in shared memory whole */
     SPLIT_CLUSTER_PART = 32768, /* in a cluster from here on, twice as many blocks that meet in memory, which takes 2 us more, are faster */
     SPLIT_PARTS = 64,           /* of them; a column to read from each ends what they gain */
     SPLIT_LONG_PARTS = 128,     /* .. of rows of more than SPLIT_LONG_ROW */
@@ -29,6 +30,7 @@ enum {
     AUTO_LONG_ROW = 10,         /* .. of 8 times as many scores 0.9 times as long. Beyond, its buffer has no room for a poor guess */
     AUTO_SPLIT_K = 18432,       /* .. and split rows up to this one, whose buffers can be compacted a few times */
     AUTO_PIPELINED_K = 3584,    /* with larger k, 02's buffers are compacted so often that the row kernel is faster, but of many rows */
+    AUTO_SPLIT_FEW = 12288,   /* few rows that are longer are split where there is room for clusters of 4 or more */
     AUTO_DIRECT_FEW = 32768,  /* AUTO takes the direct route up to this length with at most one row a multiprocessor, */
     AUTO_DIRECT_SOME = 28672, /* .. up to this one with at most three, */
     AUTO_DIRECT_MANY = 24576, /* and with more, of which two must lie on chip together */
@@ -117,21 +119,58 @@ static int plan_any_k(const topkit_device_facts *device, int rows, int max_lengt
 
 /* As many blocks a row as fill the machine, one a multiprocessor, each with enough to do: those of a cluster, or, of parts so long that it
  * pays, as many as there are. */
-static int plan_split(const topkit_device_facts *device, int rows, int max_length, int k, int order, topkit_plan *p) {
-    const int room = device->shared_per_block - TOPKIT_PLAN_SPLIT_FIXED_SHARED;
-    if (TOPKIT_PLAN_SPLIT_THREADS > device->threads_per_sm || room < TOPKIT_PLAN_SPLIT_TILES_SHARED ||
-        device->shared_per_block + SYSTEM_SHARED > device->shared_per_sm)
-        return TOPKIT_ERROR_DEVICE;
-    p->capacity = row_capacity(k);
-    if (p->capacity > (room - TOPKIT_PLAN_SPLIT_TILES_SHARED) / 8) p->capacity = (room - TOPKIT_PLAN_SPLIT_TILES_SHARED) / 8 / 512 * 512;
-    if (p->capacity < row_least_capacity(k, order)) return TOPKIT_ERROR_DEVICE;
-    p->depth = at_most((room - p->capacity * 8) / TOPKIT_PLAN_SPLIT_TILES_SHARED, SPLIT_MAX_DEPTH);
-    p->shared_bytes = TOPKIT_PLAN_SPLIT_FIXED_SHARED + p->capacity * 8 + p->depth * TOPKIT_PLAN_SPLIT_TILES_SHARED;
-    p->parts = p->cluster = cluster_size(device, rows, max_length, 1, SPLIT_MIN_PART);
+static void split_parts(const topkit_device_facts *device, int rows, int max_length, topkit_plan *p) {
+    p->cluster = cluster_size(device, rows, max_length, 1, SPLIT_MIN_PART);
+    if (p->cluster > 8 && max_length / 8 <= SPLIT_FEW_SCORES) p->cluster = 8;
     const int most = at_most(device->sm_count / rows, max_length > SPLIT_LONG_ROW ? SPLIT_LONG_PARTS : SPLIT_PARTS);
-    if (rows <= HEADER_COUNTERS && max_length / p->cluster >= SPLIT_CLUSTER_PART && most >= 2 * p->cluster) {
-        p->parts = most;
-        p->slot = TOPKIT_PLAN_SPLIT_TEAM_ROW + (long long)most * TOPKIT_PLAN_SPLIT_TEAM_PART;
+    const bool meets = rows <= HEADER_COUNTERS && max_length / p->cluster >= SPLIT_CLUSTER_PART && most >= 2 * p->cluster;
+    p->parts = meets ? most : p->cluster;
+}
+
+/* Scores that a part's place must hold: whole tiles, and what lies before the first and behind the last vector. */
+static int split_place(int max_length, int parts) { return (max_length / 512 + parts) / parts * 512 + 8; }
+
+static bool split_is_resident(int max_length, int parts) { return parts > 1 && split_place(max_length, parts) <= SPLIT_RESIDENT_PART + 520; }
+
+/* Shared memory of parts that lie there whole, and what puts k candidates in order. */
+static int split_order_room(int k, int order) { return order == TOPKIT_ORDER_NONE ? 0 : (sort_room(k) + 15) / 16 * 16; }
+static long long resident_shared(int max_length, int k, int order, int parts) {
+    return TOPKIT_PLAN_SPLIT_FIXED_SHARED + split_order_room(k, order) * 8LL + split_place(max_length, parts) * 4LL;
+}
+
+/* Parts that are read by tiles, and a buffer of candidates. */
+static int plan_tiles(const topkit_device_facts *device, int k, int order, topkit_plan_tiles *tiles) {
+    const int room = device->shared_per_block - TOPKIT_PLAN_SPLIT_FIXED_SHARED;
+    if (room < TOPKIT_PLAN_SPLIT_TILES_SHARED) return TOPKIT_ERROR_DEVICE;
+    tiles->capacity = at_most(row_capacity(k), (room - TOPKIT_PLAN_SPLIT_TILES_SHARED) / 8 / 512 * 512);
+    if (tiles->capacity < row_least_capacity(k, order)) return TOPKIT_ERROR_DEVICE;
+    tiles->depth = at_most((room - tiles->capacity * 8) / TOPKIT_PLAN_SPLIT_TILES_SHARED, SPLIT_MAX_DEPTH);
+    tiles->shared_bytes = TOPKIT_PLAN_SPLIT_FIXED_SHARED + tiles->capacity * 8 + tiles->depth * TOPKIT_PLAN_SPLIT_TILES_SHARED;
+    return TOPKIT_OK;
+}
+
+static void take_tiles(topkit_plan *p) {
+    p->capacity = p->tiles.capacity;
+    p->depth = p->tiles.depth;
+    p->shared_bytes = p->tiles.shared_bytes;
+}
+
+static int plan_split(const topkit_device_facts *device, int rows, int max_length, int k, int order, topkit_plan *p) {
+    if (TOPKIT_PLAN_SPLIT_THREADS > device->threads_per_sm || device->shared_per_block + SYSTEM_SHARED > device->shared_per_sm)
+        return TOPKIT_ERROR_DEVICE;
+    split_parts(device, rows, max_length, p);
+    const int status = plan_tiles(device, k, order, &p->tiles);
+    if (status != TOPKIT_OK) p->parts = p->cluster; /* a cooperative launch would have nothing to fall back to */
+    if (split_is_resident(max_length, p->parts) && resident_shared(max_length, k, order, p->parts) <= device->shared_per_block) {
+        p->capacity = split_order_room(k, order);
+        p->depth = 0;
+        p->shared_bytes = (int)resident_shared(max_length, k, order, p->parts);
+    } else {
+        if (status != TOPKIT_OK) return status;
+        take_tiles(p);
+    }
+    if (p->parts > p->cluster) {
+        p->slot = TOPKIT_PLAN_SPLIT_TEAM_ROW + (long long)p->parts * TOPKIT_PLAN_SPLIT_TEAM_PART;
         if (order != TOPKIT_ORDER_NONE) p->slot += (k + 1) / 2 * 16LL;
         p->workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * (size_t)p->slot;
     }
@@ -179,12 +218,17 @@ static int plan_direct(const topkit_device_facts *device, int rows, int max_leng
 static int auto_route(const topkit_device_facts *device, int rows, int max_length, int k, int order) {
     if (k > TOPKIT_PLAN_MAX_K) {
         const bool few = device->arch >= 90 && rows <= device->sm_count && order != TOPKIT_ORDER_SCORE;
-        if (few && order == TOPKIT_ORDER_NONE && max_length > AUTO_DIRECT_FEW && k <= AUTO_SPLIT_K) return TOPKIT_ROUTE_SPLIT;
+        if (few && order == TOPKIT_ORDER_NONE && max_length > AUTO_DIRECT_FEW) {
+            topkit_plan parts;
+            split_parts(device, rows, max_length, &parts);
+            if (k <= AUTO_SPLIT_K || split_is_resident(max_length, parts.cluster)) return TOPKIT_ROUTE_SPLIT;
+        }
         if (few && rows <= device->sm_count / 2) return TOPKIT_ROUTE_ANY_K;
         const bool long_rows = k <= AUTO_LONG_ROW_K && k <= max_length / AUTO_LONG_ROW && order == TOPKIT_ORDER_NONE;
         return k <= AUTO_ROW_K || long_rows ? TOPKIT_ROUTE_ROW : TOPKIT_ROUTE_ANY_K;
     }
     const int each = (rows - 1) / device->sm_count + 1; /* rows a multiprocessor */
+    if (max_length > AUTO_SPLIT_FEW && device->arch >= 90 && 4LL * rows <= cluster_fits(device, 4)) return TOPKIT_ROUTE_SPLIT;
     if (max_length <= (each <= 1 ? AUTO_DIRECT_FEW : each <= 3 ? AUTO_DIRECT_SOME : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
     if (each <= 1) return device->arch >= 90 ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
     const bool pipelines = each > 2 && (k <= AUTO_PIPELINED_K || each > 8);
@@ -235,6 +279,7 @@ int topkit_make_plan(int rows, int max_length, int k, int order, int route, cons
 void topkit_plan_clusters(topkit_plan *plan, int rows) {
     if (plan->parts == plan->cluster) return;
     plan->parts = plan->cluster;
+    take_tiles(plan);
     plan->slot = 0;
     plan->blocks = rows * plan->cluster;
     plan->workspace_bytes = TOPKIT_WORKSPACE_HEADER + (size_t)rows * 4;

@@ -46,6 +46,11 @@ typedef struct topkit_device_facts {
     int threads_per_sm;
 } topkit_device_facts;
 
+/* Of parts that are read by tiles: candidates that a block's buffer holds, tiles that a warp fetches ahead, a block's shared memory. */
+typedef struct topkit_plan_tiles {
+    int capacity, depth, shared_bytes;
+} topkit_plan_tiles;
+
 typedef struct topkit_plan {
     int route;              /* TOPKIT_ROUTE_ROW, ...; 0 when there is nothing to do (rows or k is 0) */
     int blocks;             /* grid */
@@ -57,7 +62,8 @@ typedef struct topkit_plan {
     int parts;              /* split rows: blocks of a row; 1 otherwise */
     int cluster;            /* .. that are a cluster where parts == cluster; else the launch is cooperative, and such clusters would do */
     long long slot;         /* .. bytes of workspace a row, of a cooperative launch; else 0 */
-    int depth;              /* .. tiles that a warp fetches ahead */
+    int depth;              /* .. tiles that a warp fetches ahead; 0: parts lie in shared memory whole */
+    topkit_plan_tiles tiles; /* .. of clusters in place of a cooperative launch, whose parts are longer */
     int early_start;        /* 1: the device can start a launch before the kernel ahead of it has ended (select.h) */
     size_t workspace_bytes; /* of the launch */
 } topkit_plan;

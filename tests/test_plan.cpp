@@ -48,10 +48,15 @@ static bool same(const topkit_plan &a, const topkit_plan &b) {
 }
 
 /* Of a split row's blocks, of which each has a multiprocessor to itself. */
-static const char *split_fault(const topkit_plan &p, int rows, int k, int order, const topkit_device_facts &d) {
+static const char *split_fault(const topkit_plan &p, int rows, int max_length, int k, int order, const topkit_device_facts &d) {
     const size_t least = TOPKIT_WORKSPACE_HEADER + 4 * (size_t)rows;
     if (p.cluster < 1 || p.cluster > 16 || (p.cluster & (p.cluster - 1)) || (d.arch < 90 && p.cluster > 1)) return "a wrong cluster";
     if ((long long)p.blocks != (long long)rows * p.parts) return "blocks are not rows times parts";
+    if (p.depth == 0 && p.parts < 2) return "a row in shared memory that is not split";
+    if (p.depth == 0 && p.shared_bytes < TOPKIT_PLAN_SPLIT_FIXED_SHARED + 8 * p.capacity + 4 * (max_length / p.parts))
+        return "no room for a part";
+    if (p.depth == 0 && order != TOPKIT_ORDER_NONE && 8LL * p.capacity < 8LL * k + (k + 3) / 4 * 4 + 2 * k) return "no room to sort";
+    if (p.depth > 0 && p.capacity < k + 512) return "a buffer that a compaction may not make room in";
     /* As plan.c has it: of 132 multiprocessors seven clusters of 16, 15 of 8 or 30 of 4 run at a time. */
     const long long share = p.cluster > 8 ? d.sm_count * 6ll / 7 : p.cluster > 2 ? d.sm_count * 10ll / 11 : d.sm_count;
     if (p.cluster > 1 && (long long)rows * p.cluster > share) return "more clusters than run at a time";
@@ -66,7 +71,8 @@ static const char *split_fault(const topkit_plan &p, int rows, int k, int order,
 }
 
 /* What is wrong with a plan, or null. */
-static const char *plan_fault(const topkit_plan &p, int rows, int k, int order, int route, const topkit_device_facts &d) {
+static const char *plan_fault(const topkit_plan &p, int rows, int max_length, int k, int order, int route,
+                              const topkit_device_facts &d) {
     if (p.route < TOPKIT_ROUTE_ROW || p.route > TOPKIT_ROUTE_ANY_K) return "no route";
     if (route != TOPKIT_ROUTE_AUTO && p.route != route) return "not the route that was asked for";
     if (p.blocks < 1) return "no blocks";
@@ -85,7 +91,7 @@ static const char *plan_fault(const topkit_plan &p, int rows, int k, int order, 
         if (compacts && order != TOPKIT_ORDER_NONE && 8LL * p.capacity < 8LL * k + (k + 3) / 4 * 4 + 2 * k) return "no room to sort";
         if (p.workspace_bytes > 65536 + 4 * (size_t)rows) return "workspace above 64 KB and 4 bytes a row";
     }
-    if (p.route == TOPKIT_ROUTE_SPLIT) return split_fault(p, rows, k, order, d);
+    if (p.route == TOPKIT_ROUTE_SPLIT) return split_fault(p, rows, max_length, k, order, d);
     return (in_parts || (p.parts == 1 && p.cluster == 1)) && p.slot == 0 ? nullptr : "parts of a row that is not split";
 }
 
@@ -100,7 +106,7 @@ TEST_CASE("Every plan can be launched on its device") {
                 if (status != status_again) fault = "another status at the second call";
                 else if (status != TOPKIT_OK) fault = memcmp(&plan, &untouched, sizeof plan) ? "written in spite of an error" : nullptr;
                 else if (!same(plan, again)) fault = "another plan at the second call";
-                else fault = plan_fault(plan, rows, k, order, route, d.facts);
+                else fault = plan_fault(plan, rows, length, k, order, route, d.facts);
                 INFO(d.name << ", route " << route << ", rows " << rows << ", length " << length << ", k " << k << ", order " << order);
                 if (fault) FAIL(fault);
             });
@@ -123,8 +129,9 @@ TEST_CASE("AUTO has a plan for every shape on every supported device") {
 TEST_CASE("AUTO takes what was fastest on an H200") {
     static const struct {
         int rows, length, k, route;
-    } cases[] = {{1, 1, 2048, TOPKIT_ROUTE_DIRECT},          {1, 16384, 2048, TOPKIT_ROUTE_DIRECT},
-                 {1, 32768, 2048, TOPKIT_ROUTE_DIRECT},      {1, 32769, 2048, TOPKIT_ROUTE_SPLIT},
+    } cases[] = {{1, 1, 2048, TOPKIT_ROUTE_DIRECT},          {1, 12288, 2048, TOPKIT_ROUTE_DIRECT},
+                 {1, 12289, 2048, TOPKIT_ROUTE_SPLIT},       {30, 12289, 2048, TOPKIT_ROUTE_SPLIT},
+                 {31, 32768, 2048, TOPKIT_ROUTE_DIRECT},     {31, 32769, 2048, TOPKIT_ROUTE_SPLIT},
                  {132, 32768, 2048, TOPKIT_ROUTE_DIRECT},    {132, 32769, 2048, TOPKIT_ROUTE_SPLIT},
                  {1, 1 << 24, 2048, TOPKIT_ROUTE_SPLIT},     {396, 28672, 2048, TOPKIT_ROUTE_DIRECT},
                  {133, 28673, 2048, TOPKIT_ROUTE_ROW},       {396, 28673, 2048, TOPKIT_ROUTE_PIPELINED},
@@ -135,6 +142,7 @@ TEST_CASE("AUTO takes what was fastest on an H200") {
                  {8192, 24576, 2048, TOPKIT_ROUTE_DIRECT},   {8192, 24576, 4097, TOPKIT_ROUTE_ROW},
                  {1, 1 << 20, 8192, TOPKIT_ROUTE_SPLIT},     {8192, 24576, 8192, TOPKIT_ROUTE_ROW},
                  {1, 1 << 20, 18432, TOPKIT_ROUTE_SPLIT},    {1, 1 << 20, 18433, TOPKIT_ROUTE_ANY_K},
+                 {1, 524288, 131072, TOPKIT_ROUTE_SPLIT},    {16, 524288, 18433, TOPKIT_ROUTE_ANY_K},
                  {132, 1 << 20, 8193, TOPKIT_ROUTE_SPLIT},   {133, 1 << 20, 17408, TOPKIT_ROUTE_ROW},
                  {133, 1 << 20, 17409, TOPKIT_ROUTE_ANY_K},  {133, 131072, 13107, TOPKIT_ROUTE_ROW},
                  {133, 131072, 13108, TOPKIT_ROUTE_ANY_K},
@@ -249,10 +257,11 @@ TEST_CASE("A device that lacks something is refused, whatever the route") {
 TEST_CASE("A split row's blocks meet in memory where there are enough of them") {
     static const struct {
         int device, rows, length, cluster, parts;
-    } cases[] = {{3, 1, 65536, 16, 16},    {3, 1, 524287, 16, 16},  {3, 1, 524288, 16, 64},  {3, 1, 2097152, 16, 64},
+    } cases[] = {{3, 1, 65536, 8, 8},      {3, 1, 524287, 16, 16},  {3, 1, 524288, 16, 64},  {3, 1, 2097152, 16, 64},
                  {3, 1, 2097153, 16, 128}, {3, 2, 1 << 20, 16, 64}, {3, 4, 1 << 20, 16, 33}, {3, 5, 1 << 20, 16, 16},
                  {3, 7, 1 << 20, 16, 16},  {3, 8, 1 << 20, 8, 16},  {3, 33, 1 << 20, 2, 4},  {3, 66, 1 << 20, 2, 2},
-                 {3, 132, 1 << 20, 1, 1},  {0, 1, 1 << 20, 1, 64},  {0, 54, 1 << 20, 1, 2},  {0, 55, 1 << 20, 1, 1},
+                 {3, 132, 1 << 20, 1, 1},  {3, 1, 65544, 16, 16},   {3, 1, 8192, 8, 8},      {3, 1, 4095, 2, 2},
+                   {0, 1, 1 << 20, 1, 64},  {0, 54, 1 << 20, 1, 2},  {0, 55, 1 << 20, 1, 1},
                  {5, 1, 1 << 24, 1, 1},    {8, 1, 65535, 2, 2},     {8, 1, 65536, 2, 4}};
     for (const auto &c : cases) {
         topkit_plan plan;
@@ -275,7 +284,8 @@ TEST_CASE("Blocks that meet in memory give way to clusters where the workspace i
         topkit_plan_clusters(&clusters, 4);
         REQUIRE((clusters.parts == 16 && clusters.cluster == 16 && clusters.blocks == 64));
         REQUIRE((clusters.slot == 0 && clusters.workspace_bytes == least));
-        REQUIRE((clusters.shared_bytes == wide.shared_bytes && clusters.threads == wide.threads && clusters.capacity == wide.capacity));
+        REQUIRE((clusters.depth > 0 && clusters.threads == wide.threads)); /* 33 parts lie in shared memory whole, 16 do not */
+        REQUIRE((clusters.shared_bytes == wide.tiles.shared_bytes && clusters.capacity == wide.tiles.capacity));
         plan = clusters;
         topkit_plan_clusters(&plan, 4); /* they are clusters already */
         REQUIRE(same(plan, clusters));

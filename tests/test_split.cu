@@ -11,7 +11,7 @@
 struct division {
     int parts;
     bool meets; /* in memory; else the parts are a cluster */
-    int depth, capacity;
+    int depth, capacity; /* depth 0: the parts lie in shared memory whole */
 };
 
 /* ---- whole rows ---- */
@@ -69,9 +69,15 @@ template <int TIES> static unsigned long long check_split(const std::vector<std:
     job.slot = slot;
     INFO("k " << k << ", parts " << d.parts << (d.meets ? " meet in memory" : " in a cluster") << ", depth " << d.depth << ", capacity "
               << d.capacity << ", order " << order);
-    const size_t shared = TOPKIT_SPLIT_HEADER + (size_t)d.depth * 32768 + (size_t)d.capacity * 8;
+    size_t shared = TOPKIT_SPLIT_HEADER + (size_t)d.depth * 32768 + (size_t)d.capacity * 8;
+    if (d.depth == 0) { /* as plan.c has it */
+        job.capacity = order == TOPKIT_ORDER_NONE ? 0 : (k + (k * 3 + 10) / 8 + 15) / 16 * 16;
+        shared = TOPKIT_SPLIT_HEADER + (size_t)job.capacity * 8 + (size_t)((longest / 512 + d.parts) / d.parts * 512 + 8) * 4;
+    }
     test_launch_clusters(d.meets ? 0 : d.parts, dim3((unsigned)count, (unsigned)d.parts), TOPKIT_SPLIT_THREADS, shared,
-                         topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS>, job);
+                         d.depth > 0 ? topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS>
+                                     : topkit_split_resident_kernel<TIES, TOPKIT_SPLIT_THREADS>,
+                         job);
 
     const std::vector<int> got = indices.read();
     const std::vector<float> got_values = values.read();
@@ -90,7 +96,8 @@ template <int TIES> static unsigned long long check_split(const std::vector<std:
 
 static const division DIVISIONS[] = {{1, false, 1, 1024},  {2, false, 4, 1024}, {3, false, 2, 1536}, {8, false, 1, 1024},
                                      {16, false, 1, 1024}, {2, true, 1, 1024},  {4, true, 2, 1024},  {3, true, 1, 2048},
-                                     {2, true, 4, 1024}};
+                                     {2, true, 4, 1024},   {2, false, 0, 0},    {5, true, 0, 0},     {16, false, 0, 0},
+                                     {3, true, 0, 0},      {7, false, 0, 0}};
 
 /* One division for each call, by turns, under each schedule; both tie policies. */
 static void check_all(const std::vector<std::vector<float>> &rows, int k) {
@@ -136,7 +143,7 @@ TEST_CASE("split rows: scores that drift, repeat, or all lie in one part") {
 TEST_CASE("split rows: a gate that is too high is found, and the row is read once more") {
     const int n = 8192, k = 600;
     for (const division &as_is : DIVISIONS) {
-        if (!as_is.meets && as_is.parts > test_cluster_blocks()) continue;
+        if (as_is.depth == 0 || (!as_is.meets && as_is.parts > test_cluster_blocks())) continue;
         division d = as_is;
         d.capacity = std::max(d.capacity, k + TOPKIT_TILE);
         const int room = std::min(2 * d.capacity, TOPKIT_SPLIT_SAMPLE);
@@ -144,5 +151,39 @@ TEST_CASE("split rows: a gate that is too high is found, and the row is read onc
         REQUIRE(check_split<TOPKIT_ANY>(
                     {scores_of(n, [&](int i) { return uniform(3, (unsigned)i) + (sampled[(size_t)i] ? 100.0f : 0.0f); })}, k, d,
                     TOPKIT_ORDER_NONE) == 1);
+    }
+}
+
+/* The same of parts that lie whole, whose sample is a vector of each thread: of so many that are high, fewer reach the gate than k. */
+TEST_CASE("split rows: parts that lie whole are searched once more below a gate that is too high") {
+    const int n = 40000, k = 1000;
+    const unsigned stride = n / 4 / TOPKIT_SPLIT_THREADS;
+    std::vector<float> row = scores_of(n, [](int i) { return uniform(3, (unsigned)i); });
+    for (unsigned stratum = 0; stratum < TOPKIT_SPLIT_THREADS; stratum++) {
+        const unsigned phase = (unsigned)((uint64_t)sampled_hash(sampled_hash(SALT) + stratum) * stride >> 32);
+        for (unsigned c = 0; c < 4; c++) row[(stratum * stride + phase) * 4 + c] += 100.0f;
+    }
+    for (const division &d : DIVISIONS) {
+        if (d.depth > 0 || (!d.meets && d.parts > test_cluster_blocks())) continue;
+        REQUIRE(check_split<TOPKIT_ANY>({row}, k, d, TOPKIT_ORDER_NONE) == 1);
+        REQUIRE(check_split<TOPKIT_LOWEST_INDEX>({row}, k, d, TOPKIT_ORDER_INDEX) == 1);
+    }
+}
+
+/* One bin of many scores, which bins of its own tell apart; and outliers that leave all others one bin for ever. */
+TEST_CASE("split rows: parts that lie whole, and scores that crowd") {
+    const int n = 6000;
+    std::vector<std::vector<float>> rows;
+    rows.push_back(scores_of(n, [](int i) { return i % 50 == 0 ? 100.0f + (float)i : uniform(1, (unsigned)i); }));
+    rows.push_back(scores_of(n, [](int i) { return i % 97 == 5 ? 1e30f : 1.0f + 0x1p-20f * uniform(2, (unsigned)i); }));
+    rows.push_back(scores_of(n, [](int i) { return i % 3 ? 0.0f : uniform(3, (unsigned)i); }));
+    rows.push_back(scores_of(n, [](int i) { return i % 3 ? -0.0f : i % 2 ? 1.0f : 0.0f; }));
+    rows.push_back(scores_of(n, [](int i) { return i % 5 ? float_of(0xff800000u) : uniform(4, (unsigned)i); }));
+    for (int k : {1, 100, 900}) {
+        for (const division &d : DIVISIONS) {
+            if (d.depth > 0) continue;
+            check_split<TOPKIT_ANY>(rows, k, d, TOPKIT_ORDER_NONE);
+            check_split<TOPKIT_LOWEST_INDEX>(rows, k, d, TOPKIT_ORDER_SCORE);
+        }
     }
 }

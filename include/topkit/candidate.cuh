@@ -24,6 +24,13 @@ typedef struct __align__(8) topkit_candidate {
     int index;     /* relative to the row's start */
 } topkit_candidate;
 
+/* Item i of what is held: of candidates that one, of scores as they lie the i-th, whose index is i. */
+TOPKIT_FN topkit_candidate topkit_held(const topkit_candidate *items, int i) { return items[i]; }
+TOPKIT_FN topkit_candidate topkit_held(const float *scores, int i) {
+    const topkit_candidate c = {__float_as_uint(scores[i]), i};
+    return c;
+}
+
 typedef struct topkit_gate {
     float value;  /* what the hot compare uses: admits all that the gate admits, and under TOPKIT_NAN_LOWEST with bound 0 or
                      TOPKIT_INDEX_LIMIT only that, but for the NaNs of an open gate */

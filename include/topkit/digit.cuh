@@ -34,8 +34,14 @@ typedef struct topkit_digit_storage {
     topkit_digit_found found;
 } topkit_digit_storage;
 
+/* Four neighbouring bins, which a thread reads and clears at once. */
+typedef struct alignas(16) topkit__four_bins {
+    unsigned n[4];
+} topkit__four_bins;
+
 TOPKIT_FN void topkit_digit_init(topkit_group g, topkit_digit_storage *s) {
-    for (unsigned b = g.thread; b < TOPKIT_DIGIT_BINS; b += g.size) s->histogram[b] = 0;
+    const topkit__four_bins none = {{0, 0, 0, 0}};
+    for (unsigned b = g.thread; b < TOPKIT_DIGIT_BINS / 4; b += g.size) ((topkit__four_bins *)s->histogram)[b] = none;
 }
 
 /* Smallest *low and largest *high of all threads, to all threads. */
@@ -68,11 +74,6 @@ TOPKIT_FN void topkit_digit_count_if(topkit_group g, topkit_digit_storage *s, bo
     TOPKIT_ASSERT(!wanted || bin < TOPKIT_DIGIT_BINS);
     topkit_count_at(s->aside, wanted ? bin + TOPKIT_WARP : topkit_lane(g));
 }
-
-/* Four neighbouring bins, which a thread reads and clears at once. */
-typedef struct alignas(16) topkit__four_bins {
-    unsigned n[4];
-} topkit__four_bins;
 
 /* The bin of the rank-th largest value (rank 1 is the largest; from 1 to the number of values). `clear` zeroes the histogram behind it;
  * without, another rank can be looked up in the same counts. */

@@ -67,12 +67,13 @@ typedef struct topkit__batch {
 } topkit__batch;
 
 /* How many candidates from this thread's first one of the batch on there are: its u-th is present where that is above u * size. */
-TOPKIT_FN int topkit__batch_load(topkit_group g, const topkit_candidate *items, int count, int base, topkit__batch *batch) {
+template <typename ITEM>
+TOPKIT_FN int topkit__batch_load(topkit_group g, const ITEM *items, int count, int base, topkit__batch *batch) {
     const int left = count - base - (int)g.thread;
 #pragma unroll
     for (int u = 0; u < TOPKIT_BATCH; u++) {
         const topkit_candidate none = {0, 0};
-        batch->c[u] = left > u * (int)g.size ? items[base + (int)g.thread + u * (int)g.size] : none;
+        batch->c[u] = left > u * (int)g.size ? topkit_held(items, base + (int)g.thread + u * (int)g.size) : none;
     }
     return left;
 }

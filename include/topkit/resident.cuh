@@ -106,16 +106,27 @@ TOPKIT_FN void topkit_resident_copy_async(topkit_group g, topkit_row row, topkit
 
 TOPKIT_FN float topkit__resident_most(float4 x) { return topkit_greater(topkit_greater(x.x, x.y), topkit_greater(x.z, x.w)); }
 
-/* Linear bins of scores, from `low` on. */
+/* Linear bins of scores, from `low` on; `last`: the highest one's place. */
 typedef struct topkit__resident_bins {
-    float low, step, scale;
+    float low, step, scale, last;
 } topkit__resident_bins;
 
-/* The linear bin of a score, at or behind `lowest`: never decreasing in x, which is all that the bounds ask for. */
+/* So many bins between two scores whose difference is neither tiny nor huge. */
+TOPKIT_FN bool topkit__resident_can_bin(float low, float high) { return high - low > 1e-30f && high - low < 1e37f; }
+TOPKIT_FN topkit__resident_bins topkit__resident_bins_between(float low, float high, int count) {
+    const float span = high - low, steps = (float)(count - 1);
+    const topkit__resident_bins bins = {low, span * (1.0f / steps), steps / span, TOPKIT_COUNT_FROM + TOPKIT_WARP + steps};
+    return bins;
+}
+
+/* The place of a score's linear bin, where there is one: never decreasing in x, which is all that bounds and comparisons ask for. */
+TOPKIT_FN float topkit__resident_reach(topkit__resident_bins bins, float x) {
+    return fmaf(x - bins.low, bins.scale, TOPKIT_COUNT_FROM + TOPKIT_WARP);
+}
+/* The same where there is none too: at or behind `lowest`, and in the last bin. */
 TOPKIT_FN float topkit__resident_place(topkit__resident_bins bins, float x, float lowest) {
-    const float y = fmaf(x - bins.low, bins.scale, TOPKIT_COUNT_FROM + TOPKIT_WARP);
-    const float last = TOPKIT_COUNT_FROM + (TOPKIT_WARP + TOPKIT_DIGIT_BINS - 1);
-    return TOPKIT_NAN == TOPKIT_NAN_LOWEST ? fminf(fmaxf(y, lowest), last) : fmaxf(fminf(y, last), lowest); /* the number, not the NaN */
+    const float y = topkit__resident_reach(bins, x);
+    return TOPKIT_NAN == TOPKIT_NAN_LOWEST ? fminf(fmaxf(y, lowest), bins.last) : fmaxf(fminf(y, bins.last), lowest); /* not the NaN */
 }
 TOPKIT_FN int topkit__resident_bin(topkit__resident_bins bins, float x) {
     return (int)(__float_as_uint(topkit__resident_place(bins, x, TOPKIT_COUNT_FROM)) - 0x4b000000u) - TOPKIT_WARP;
@@ -226,19 +237,15 @@ TOPKIT_FN void topkit__resident_range(topkit_group g, topkit_resident_storage *s
 
 /* Scores below the bins are counted as well, aside, where few lanes meet: of a condition around an atomic the compiler makes a branch, and
  * of four in a row four, with their joins. */
-TOPKIT_FN void topkit__resident_count_four(topkit_resident_storage *s, topkit__resident_bins bins, float4 x, float lowest) {
-    topkit_count_at(s->digit.aside, topkit__resident_place(bins, x.x, lowest));
-    topkit_count_at(s->digit.aside, topkit__resident_place(bins, x.y, lowest));
-    topkit_count_at(s->digit.aside, topkit__resident_place(bins, x.z, lowest));
-    topkit_count_at(s->digit.aside, topkit__resident_place(bins, x.w, lowest));
+TOPKIT_FN void topkit__resident_count_four(topkit_digit_storage *s, topkit__resident_bins bins, float4 x, float lowest) {
+    topkit_count_at(s->aside, topkit__resident_place(bins, x.x, lowest));
+    topkit_count_at(s->aside, topkit__resident_place(bins, x.y, lowest));
+    topkit_count_at(s->aside, topkit__resident_place(bins, x.z, lowest));
+    topkit_count_at(s->aside, topkit__resident_place(bins, x.w, lowest));
 }
 
-/* Counts the row's scores in linear bins from `low` to `high`, what is lower aside, and puts the bounds around the bin of rank k. */
-TOPKIT_FN bool topkit__resident_close_in(topkit_group g, topkit_resident r, int k, float low, float high, topkit_resident_bracket *bracket,
-                                         topkit_resident_storage *s) {
-    const float span = high - low;
-    if (!(span > 1e-30f && span < 1e37f)) return false;
-    const topkit__resident_bins bins = {low, span * (1.0f / (TOPKIT_DIGIT_BINS - 1)), (TOPKIT_DIGIT_BINS - 1) / span};
+/* Counts the row's scores in their bins. */
+TOPKIT_FN void topkit__resident_count(topkit_group g, topkit_resident r, topkit__resident_bins bins, topkit_digit_storage *s) {
     const float lowest = TOPKIT_COUNT_FROM + (float)topkit_lane(g);
     const int vectors = topkit__resident_vectors(r);
     const float4 *row = (const float4 *)r.scores;
@@ -254,6 +261,14 @@ TOPKIT_FN bool topkit__resident_close_in(topkit_group g, topkit_resident r, int 
     }
 #pragma unroll 1
     for (; v < vectors; v += (int)g.size) topkit__resident_count_four(s, bins, row[v], lowest);
+}
+
+/* Counts the row's scores in linear bins from `low` to `high`, what is lower aside, and puts the bounds around the bin of rank k. */
+TOPKIT_FN bool topkit__resident_close_in(topkit_group g, topkit_resident r, int k, float low, float high, topkit_resident_bracket *bracket,
+                                         topkit_resident_storage *s) {
+    if (!topkit__resident_can_bin(low, high)) return false;
+    const topkit__resident_bins bins = topkit__resident_bins_between(low, high, TOPKIT_DIGIT_BINS);
+    topkit__resident_count(g, r, bins, &s->digit);
     topkit_group_sync(g);
     const topkit_digit_found found = topkit__resident_find(g, s, (unsigned)k, &bins);
     bracket->value = s->value;

@@ -19,6 +19,8 @@
  *
  * A division costs as much as the rest of a plan; there is one.
  *
+ * topkit_sample_vector is the same in short, for those who need a rough idea soon: a vector of 4 for each thread, in its registers.
+ *
  * Worked numbers: 10 aligned scores, stride 4, width 1: one of scores 0..3, one of 4..7 and, by half of the seeds, 8 or 9: count 2 or 3.
  * Width 4, stride 4: scores 0..7, count 8.
  */
@@ -87,6 +89,19 @@ TOPKIT_FN void topkit_sample_async(topkit_group g, topkit_sampling s, float *out
         else topkit_copy_async_16(out + i * 4, topkit__sample_at(s, i >> shift) + (i & (quads - 1)) * 4);
     }
     topkit_copy_async_commit();
+}
+
+/* A sample that needs no memory: each thread of the group takes a vector of 4 from a stratum of its own, neighbouring lanes from strata far
+ * apart; or all vectors where there are fewer. Returns how many threads hold one, the first ones. The seed is not hashed. */
+TOPKIT_FN int topkit_sample_vector(topkit_group g, topkit_row row, unsigned seed, float4 *mine) {
+    const topkit_tiles tiles = topkit_row_tiles(row);
+    const unsigned spread = topkit_lane(g) * 11 % TOPKIT_WARP, stratum = spread * topkit_warps(g) + topkit_warp_rank(g);
+    const unsigned stride = (unsigned)tiles.vectors / g.size;
+    const unsigned at = stride > 0 ? stratum * stride + __umulhi(topkit_hash(topkit_hash(seed) + stratum), stride) : g.thread;
+    const int holders = tiles.vectors < (int)g.size ? tiles.vectors : (int)g.size;
+    *mine = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if ((int)g.thread < holders) *mine = ((const float4 *)(row.scores + tiles.head))[at];
+    return holders;
 }
 
 #endif

@@ -10,7 +10,7 @@
  *   scope         team: all threads of all its blocks, of a multiple of 256 threads each
  *   storage       topkit_team_storage, 18.5 KB shared, at the same place in every block of a cluster; other teams: topkit_team_bytes of
  *                 workspace, and a counter that is zero before and after
- *   sync          a cluster's threads call topkit_cluster_arrive once before the search, at best as soon as they run: the first step waits
+ *   sync          a cluster's threads call topkit_cluster_enter once before the search, at best as soon as they run: the first step waits
  *                 for it, since nobody may write to a block that does not run yet. search: begins with the candidates synced, and the
  *                 storage; a step is one meeting of the team, a cluster's second step and those behind it two, and 5 barriers of the
  *                 block. emit: one barrier; settle: ends with one. last: a meeting of a cluster, else an atomic: there nobody waits
@@ -207,9 +207,9 @@ typedef struct topkit_team_boundary {
 } topkit_team_boundary;
 
 /* Counts this block's candidates that are in the region. Where it is `open` upwards, what exceeds its end goes to the highest bin. */
-template <bool BY_INDEX>
-TOPKIT_FN void topkit__team_count(topkit_group g, const topkit_team *team, const topkit_candidate *items, int count, topkit__region r,
-                                  bool open, unsigned shift, topkit_digit_storage *digit) {
+template <bool BY_INDEX, typename ITEM>
+TOPKIT_FN void topkit__team_count(topkit_group g, const topkit_team *team, const ITEM *items, int count, topkit__region r, bool open,
+                                  unsigned shift, topkit_digit_storage *digit) {
     topkit__batch batch;
     for (int base = 0; base < count; base += TOPKIT_BATCH * (int)g.size) {
         const int left = topkit__batch_load(g, items, count, base, &batch);
@@ -225,12 +225,11 @@ TOPKIT_FN void topkit__team_count(topkit_group g, const topkit_team *team, const
     }
 }
 
-/* Of items[0 .. count) in all blocks, fewer than 65536 a block, whose keys are `low` or more, and few of them above `high` (a wrong guess
- * costs steps); k >= 1, and all indices are below `length`. */
-template <int TIES>
-TOPKIT_FN topkit_team_boundary topkit_team_search(topkit_group g, topkit_team *team, const topkit_candidate *items, int count, int k,
-                                                  unsigned low, unsigned high, int length, topkit_digit_storage *digit,
-                                                  topkit_team_storage *s) {
+/* Of items[0 .. count) in all blocks, fewer than 65536 a block: candidates, or a part of the row as it lies, with keys of `low` or more, of
+ * which few are above `high` (a wrong guess costs steps), for others do not count; k >= 1, and all indices are below `length`. */
+template <int TIES, typename ITEM>
+TOPKIT_FN topkit_team_boundary topkit_team_search(topkit_group g, topkit_team *team, const ITEM *items, int count, int k, unsigned low,
+                                                  unsigned high, int length, topkit_digit_storage *digit, topkit_team_storage *s) {
     topkit_team_boundary b = {{low, high - low, (unsigned)k, 0, 0, false}, 0, 0};
     topkit__region *r = &b.region;
     bool open = true;
@@ -264,9 +263,9 @@ TOPKIT_FN bool topkit_team_settles(topkit_team_boundary b) {
     return b.region.inside != b.region.need && !topkit__region_is_plateau<TIES>(b.region);
 }
 
-template <int TIES, bool BY_INDEX, int BATCH, typename SINK>
-TOPKIT_FN void topkit__team_emit(topkit_group g, const topkit_team *team, const topkit_candidate *items, int count, int k,
-                                 topkit_team_boundary b, SINK sink, topkit_refiner_storage *s) {
+template <int TIES, bool BY_INDEX, int BATCH, typename ITEM, typename SINK>
+TOPKIT_FN void topkit__team_emit(topkit_group g, const topkit_team *team, const ITEM *items, int count, int k, topkit_team_boundary b,
+                                 SINK sink, topkit_refiner_storage *s) {
     const topkit__region r = b.region;
     const unsigned lane = topkit_lane(g), end = r.low + r.span, edge = end < r.low ? 0xffffffffu : end; /* it may end past the last value */
     const bool settles = topkit_team_settles<TIES>(b);
@@ -277,7 +276,7 @@ TOPKIT_FN void topkit__team_emit(topkit_group g, const topkit_team *team, const 
         for (int u = 0; u < BATCH; u++) {
             const topkit_candidate none = {0, 0};
             const int i = base + (int)g.thread + u * (int)g.size;
-            c[u] = i < count ? items[i] : none;
+            c[u] = i < count ? topkit_held(items, i) : none;
         }
 #pragma unroll
         for (int u = 0; u < BATCH; u++) {
@@ -311,14 +310,9 @@ TOPKIT_FN void topkit__team_emit(topkit_group g, const topkit_team *team, const 
     }
 }
 
-/* Hands this block's share of the k best to the sink, but for the boundary's members where these have to be told apart (settles): they
- * are shown to the team. Slots are the team's. Returns how many members are this block's. */
-template <int TIES, typename SINK>
-TOPKIT_FN unsigned topkit_team_emit(topkit_group g, const topkit_team *team, const topkit_candidate *items, int count, int k,
-                                    topkit_team_boundary b, SINK sink, topkit_refiner_storage *s) {
-    if (b.region.by_index) topkit__team_emit<TIES, true, 1>(g, team, items, count, k, b, sink, s);
-    else if (count > 2 * (int)g.size) topkit__team_emit<TIES, false, TOPKIT_BATCH>(g, team, items, count, k, b, sink, s);
-    else topkit__team_emit<TIES, false, 1>(g, team, items, count, k, b, sink, s);
+/* Shows the team this block's members of the boundary, as many as it returns, where they have to be told apart. */
+template <int TIES>
+TOPKIT_FN unsigned topkit__team_show(topkit_group g, const topkit_team *team, topkit_team_boundary b, const topkit_refiner_storage *s) {
     topkit_group_sync(g);
     const unsigned members = topkit_team_settles<TIES>(b) ? s->counts[TOPKIT__LISTED] : 0, lane = topkit_lane(g);
     for (unsigned i = topkit_warp_rank(g); i < members; i += topkit_warps(g)) { /* a warp a member, a lane a block */
@@ -328,6 +322,17 @@ TOPKIT_FN unsigned topkit_team_emit(topkit_group g, const topkit_team *team, con
         else if (team->arrivals && lane == 0) *place = c;
     }
     return members;
+}
+
+/* Hands this block's share of the k best to the sink, but for the boundary's members where these have to be told apart (settles): they
+ * are shown to the team. Slots are the team's. Returns how many members are this block's. */
+template <int TIES, typename ITEM, typename SINK>
+TOPKIT_FN unsigned topkit_team_emit(topkit_group g, const topkit_team *team, const ITEM *items, int count, int k, topkit_team_boundary b,
+                                    SINK sink, topkit_refiner_storage *s) {
+    if (b.region.by_index) topkit__team_emit<TIES, true, 1>(g, team, items, count, k, b, sink, s);
+    else if (count > 2 * (int)g.size) topkit__team_emit<TIES, false, TOPKIT_BATCH>(g, team, items, count, k, b, sink, s);
+    else topkit__team_emit<TIES, false, 1>(g, team, items, count, k, b, sink, s);
+    return topkit__team_show<TIES>(g, team, b, s);
 }
 
 /* Behind that, always: hands the best of this block's `own` members to the sink, each compared with all by a warp, and leaves the refiner's

@@ -7,7 +7,7 @@
  *   storage       topkit_digit_storage (shared, histogram zero before and after); the sample is only read
  *   sync          called by all threads of the group after the sample is complete and synced; ends with a barrier, but of an empty
  *                 sample or for rank 0, where there is none. From a sample: 4 barriers, 6 with a second rank; 4 more, three times at
- *                 most, where a few samples lie far above the rest. Roughly, from indices, and crowds: 2. From ranks and values: none
+ *                 most, where a few samples lie far above the rest. Roughly, from indices, and crowds: 2. From vectors: 2. From ranks and values: none
  *   determinism   yes, for the same sample
  *   cost          roughly, and crowds: 1 read of the sample. From a sample: 2 reads, one shared atomic for each sample
  *
@@ -75,6 +75,20 @@ TOPKIT_FN topkit_proposal topkit_propose_roughly(topkit_group g, const float *sa
     if (count <= 0 || rank <= 0) return p;
     topkit__sample_range(g, sample, count, &maximum, &minimum);
     topkit__bracket(g, s, count, rank < count ? rank : count, maximum, minimum, &p.key, &p.maximum);
+    topkit_group_sync(g);
+    return p;
+}
+
+/* The same of a sample of which each thread has a vector (topkit_sample_vector): the first `holders` of them. */
+TOPKIT_FN topkit_proposal topkit_propose_from_vectors(topkit_group g, float4 mine, int holders, int rank, topkit_digit_storage *s) {
+    topkit_proposal p = {TOPKIT_NO_THRESHOLD, TOPKIT_NO_THRESHOLD, 0, TOPKIT_NO_THRESHOLD};
+    unsigned maximum = 0, minimum = 0xffffffffu;
+    if (holders <= 0 || rank <= 0) return p;
+    if ((int)g.thread < holders) {
+        maximum = topkit_key(__float_as_uint(topkit_greater(topkit_greater(mine.x, mine.y), topkit_greater(mine.z, mine.w))));
+        minimum = topkit_key(__float_as_uint(topkit_lesser(topkit_lesser(mine.x, mine.y), topkit_lesser(mine.z, mine.w))));
+    }
+    topkit__bracket(g, s, holders, rank, maximum, minimum, &p.key, &p.maximum);
     topkit_group_sync(g);
     return p;
 }

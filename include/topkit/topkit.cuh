@@ -34,6 +34,7 @@
 #include "topkit/collector.cuh"
 #include "topkit/team.cuh"
 #include "topkit/resident.cuh"
+#include "topkit/team_resident.cuh"
 #include "topkit/resident_search.cuh"
 #include "topkit/half.cuh"
 #include "topkit/order.cuh"

@@ -33,6 +33,7 @@ static void check_parts(const topkit_plan *p, int rows, int k, const topkit_devi
         demand(p->workspace_bytes == TOPKIT_WORKSPACE_HEADER + (size_t)rows * (size_t)p->slot);
         demand((size_t)p->slot <= 4096 + 4096 * (size_t)p->parts + 8 * (size_t)k + 8);
         demand(topkit_plan_within(&clusters, rows, p->workspace_bytes - 1) == TOPKIT_OK);
+        demand(clusters.depth > 0 && clusters.capacity >= k && clusters.shared_bytes <= d->shared_per_block);
         demand(clusters.parts == clusters.cluster && clusters.blocks == rows * clusters.cluster);
     }
     demand(clusters.workspace_bytes == least && topkit_plan_within(&clusters, rows, least - 1) == TOPKIT_ERROR_WORKSPACE);
@@ -48,7 +49,9 @@ static void check_plan(const topkit_plan *p, int rows, int max_length, int k, in
     demand(d->arch >= 80);
     demand(p->blocks >= 1);
     demand(p->threads >= 32 && p->threads <= 1024 && p->threads % 32 == 0 && p->threads <= d->threads_per_sm);
-    demand(p->route == TOPKIT_ROUTE_ANY_K || p->capacity >= (p->route == TOPKIT_ROUTE_DIRECT && max_length < k ? max_length : k));
+    int whole = p->route == TOPKIT_ROUTE_SPLIT && p->depth == 0; /* parts that lie in shared memory: nothing is collected */
+    demand(!whole || (p->parts > 1 && p->shared_bytes >= 8 * (long long)p->capacity + 4 * (long long)(max_length / p->parts)));
+    demand(whole || p->route == TOPKIT_ROUTE_ANY_K || p->capacity >= (p->route == TOPKIT_ROUTE_DIRECT && max_length < k ? max_length : k));
     demand(p->shared_bytes >= 0 && p->shared_bytes <= d->shared_per_block && p->shared_bytes + SYSTEM_SHARED <= d->shared_per_sm);
     if (p->route == TOPKIT_ROUTE_ROW || p->route == TOPKIT_ROUTE_PIPELINED || p->route == TOPKIT_ROUTE_ANY_K) {
         demand(p->workspace_bytes <= 65536 + 4 * (size_t)rows);
