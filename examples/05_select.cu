@@ -101,13 +101,7 @@ static cudaError_t launch_as(void (*kernel)(topkit_select_job), const topkit_sel
 }
 
 static int launch(void (*kernel)(topkit_select_job), const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
-    cudaError_t error = launch_as(kernel, p, plan, stream);
-    if (error == cudaErrorCooperativeLaunchTooLarge) { /* a device shared with others, which have some of its multiprocessors */
-        topkit_plan fewer = *plan;
-        topkit_plan_clusters(&fewer, p->rows);
-        error = launch_as(kernel, p, &fewer, stream);
-    }
-    return error == cudaSuccess ? TOPKIT_OK : TOPKIT_ERROR_LAUNCH;
+    return launch_as(kernel, p, plan, stream) == cudaSuccess ? TOPKIT_OK : TOPKIT_ERROR_LAUNCH;
 }
 
 /* The plan and the kernels must agree on what a launch is given. */
@@ -137,12 +131,23 @@ static int launch_row(const topkit_select_params *p, const topkit_plan *plan, cu
 }
 
 template <int TIES>
+static cudaError_t launch_split_as(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
+    const bool all = plan->threads == TOPKIT_SPLIT_THREADS, whole = plan->depth == 0; /* parts that lie in shared memory */
+    if (whole && all) return launch_as(topkit_split_resident_kernel<TIES, TOPKIT_SPLIT_THREADS>, p, plan, stream);
+    if (whole) return launch_as(topkit_split_resident_kernel<TIES, TOPKIT_SPLIT_THREADS / 2>, p, plan, stream);
+    if (all) return launch_as(topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS>, p, plan, stream);
+    return launch_as(topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS / 2>, p, plan, stream);
+}
+
+template <int TIES>
 static int launch_split(const topkit_select_params *p, const topkit_plan *plan, cudaStream_t stream) {
-    if (plan->depth == 0 && plan->threads == TOPKIT_SPLIT_THREADS)
-        return launch(topkit_split_resident_kernel<TIES, TOPKIT_SPLIT_THREADS>, p, plan, stream);
-    if (plan->depth == 0) return launch(topkit_split_resident_kernel<TIES, TOPKIT_SPLIT_THREADS / 2>, p, plan, stream);
-    if (plan->threads == TOPKIT_SPLIT_THREADS) return launch(topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS>, p, plan, stream);
-    return launch(topkit_split_select_kernel<TIES, TOPKIT_SPLIT_THREADS / 2>, p, plan, stream);
+    cudaError_t error = launch_split_as<TIES>(p, plan, stream);
+    if (error == cudaErrorCooperativeLaunchTooLarge) { /* a device shared with others, which have some of its multiprocessors */
+        topkit_plan fewer = *plan;
+        topkit_plan_clusters(&fewer, p->rows);
+        error = launch_split_as<TIES>(p, &fewer, stream);
+    }
+    return error == cudaSuccess ? TOPKIT_OK : TOPKIT_ERROR_LAUNCH;
 }
 
 template <int TIES>

@@ -50,7 +50,7 @@ template <class... P, class... A> static void run_team(team_shape shape, void (*
 
 static __device__ topkit_team team_of(team_place place, topkit_team_storage *s, int begin) {
     if (place.arrivals) return topkit_team_resident(blockIdx.x, gridDim.x, place.workspace, place.arrivals, begin);
-    topkit_cluster_arrive();
+    topkit_cluster_enter();
     return topkit_team_cluster(s, begin);
 }
 

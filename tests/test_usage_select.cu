@@ -179,7 +179,7 @@ static __global__ void select_by_cluster(const float *scores, int length, int k,
     const topkit_gate open = topkit_gate_open();
     const topkit_sink_indices sink = {indices, 0};
     int held = 0;
-    topkit_cluster_arrive(); // the search waits for it
+    topkit_cluster_enter(); // the search waits for it
     topkit_refiner_init(block, &s->refiner);
     if (block.thread == 0) topkit_collector_clear(c);
     topkit_group_sync(block);

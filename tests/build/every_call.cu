@@ -205,6 +205,13 @@ static __device__ void every_call_team_of(topkit_team team, const topkit_candida
     if (topkit_team_settles<TIES>(b)) topkit_team_meet(g, &team);
     topkit_team_settle(g, &team, own, k, b, sink, s);
     out[k] = (int)topkit_team_find(g, &team, (unsigned)k, &s->digit, storage).bin;
+    const topkit_row row = {(const float *)items, 2 * count};
+    const topkit_resident part = topkit_resident_at(row, (float *)storage->members, (int)sizeof storage->members);
+    float4 mine;
+    const int holders = topkit_sample_vector(g, row, (unsigned)out[k], &mine);
+    const topkit_proposal gate = topkit_propose_from_vectors(g, mine, holders, 7, &s->digit);
+    const topkit_team_resident_boundary linear = topkit_team_resident_search<TIES>(g, &team, part, k, gate, count, &s->digit, storage);
+    out[k + 1] = (int)topkit_team_resident_emit<TIES>(g, &team, part, k, linear, sink, s) + topkit_held(items, k).index;
     if (out[k + 1] > 3) topkit_team_leave(g, &team);
     else out[k + 2] = topkit_team_last(g, &team, storage);
 }
@@ -213,7 +220,7 @@ __global__ void every_call_team(const topkit_candidate *items, int count, int k,
     __shared__ topkit_refiner_storage storage;
     __shared__ topkit_team_storage shared;
     unsigned char *own = workspace + blockIdx.y * topkit_team_bytes((int)gridDim.x);
-    topkit_cluster_arrive();
+    topkit_cluster_enter();
     topkit_refiner_init(topkit_group_block(), &storage);
     const topkit_team cluster = topkit_team_cluster(&shared, 0);
     const topkit_team resident = topkit_team_resident(blockIdx.x, gridDim.x, own, arrivals, count);
