@@ -42,6 +42,7 @@ CANDIDATE, DIGIT, SAMPLER = "include/topkit/candidate.cuh", "include/topkit/digi
 THRESHOLD, SINK, REFINER = "include/topkit/threshold.cuh", "include/topkit/sink.cuh", "include/topkit/refiner.cuh"
 COLLECTOR, ORDER, SCHEDULER = "include/topkit/collector.cuh", "include/topkit/order.cuh", "include/topkit/scheduler.cuh"
 SIGNAL, ROW_SELECT, PIPELINED = "include/topkit/signal.cuh", "examples/01_row_select.cuh", "examples/02_pipelined_select.cuh"
+WHOLE = "include/topkit/team_resident.cuh"
 JOB, SPLIT, TEAM = "examples/select_job.cuh", "examples/03_split_select.cuh", "include/topkit/team.cuh"
 OPERATOR, ANY_K, PARTS = "examples/05_select.cu", "examples/10_any_k_select.cuh", "examples/any_k_part.cuh"
 
@@ -174,6 +175,15 @@ MUTATIONS = [
              "unsigned put = __shfl", "team"),
     mutation("one of the equals too many", TEAM, "else if (place < r.need)", "else if (place <= r.need)", "team"),
     mutation("a member is better than itself", TEAM, "team->members[j].index) > mine;", "team->members[j].index) >= mine;", "team"),
+    # parts of a row that lie whole
+    mutation("who is in the boundary's bin is above it", WHOLE, "b.bins, lowest, lowest + 1, &reach", "b.bins, lowest, lowest, &reach",
+             "split"),
+    mutation("the last bin has an end", WHOLE, "if (!last && topkit__region_is_settled", "if (topkit__region_is_settled", "split"),
+    mutation("a gate that is too high is believed", WHOLE, "if (b.again) b.team = topkit_team_search", "if (false) b.team = topkit_team_search",
+             "split"),
+    mutation("what no vector was left for is as good as any", WHOLE, "        reach <<= 4 * (8 - u);\n", "", "split"),
+    mutation("a part's indices begin at its row's", WHOLE, "offset = team->begin - part.lead;", "offset = -part.lead;", "split"),
+    mutation("a refused launch is made again as it was", OPERATOR, "        topkit_plan_clusters(&fewer, p->rows);\n", "", "select_errors"),
     # resident rows
     mutation("a thread's bins go on behind the histogram", RESIDENT, "end = begin + each < fours ? begin + each : fours;",
              "end = begin + each;", "resident"),

@@ -207,6 +207,54 @@ TEST_CASE("usage: team") {
     });
 }
 
+/* [cut team_resident] */
+/* The same for a row that fits in the cluster's shared memory, 8192 scores a block: each share is copied there and searched where it lies. */
+struct team_resident_scan_storage {
+    float place[8192 + 4]; // 16-byte aligned
+    topkit_refiner_storage refiner;
+    topkit_team_storage team;
+};
+
+static __global__ void select_by_resident_cluster(const float *scores, int length, int k, unsigned seed, int *indices) {
+    TOPKIT_SHARED(memory);
+    team_resident_scan_storage *s = (team_resident_scan_storage *)memory;
+    const topkit_group block = topkit_group_block();
+    const int blocks = (int)topkit_cluster_blocks(), rank = (int)topkit_cluster_block(), share = (length + blocks - 1) / blocks;
+    const int begin = rank * share < length ? rank * share : length, end = begin + share < length ? begin + share : length;
+    const topkit_row row = {scores, length}, own = {scores + begin, end - begin};
+    const topkit_resident part = topkit_resident_at(own, s->place, (int)sizeof s->place);
+    const topkit_sink_indices sink = {indices, 0};
+    topkit_cluster_enter(); // the search waits for it
+    float4 sample;          // of the whole row: all blocks draw the same one, and come to the same gate
+    const int holders = topkit_sample_vector(block, row, seed, &sample), expected = (int)(4.0f * holders * k / length);
+    topkit_resident_copy_async(block, own, part);
+    topkit_refiner_init(block, &s->refiner);
+    topkit_group_sync(block);
+    const topkit_proposal gate = topkit_propose_from_vectors(block, sample, holders, 2 * expected + 24, &s->refiner.digit);
+    topkit_copy_async_wait();
+    topkit_group_sync(block);
+    topkit_team team = topkit_team_cluster(&s->team, begin);
+    const topkit_team_resident_boundary boundary =
+        topkit_team_resident_search<TOPKIT_ANY>(block, &team, part, k, gate, length, &s->refiner.digit, &s->team);
+    const unsigned members = topkit_team_resident_emit<TOPKIT_ANY>(block, &team, part, k, boundary, sink, &s->refiner);
+    if (topkit_team_settles<TOPKIT_ANY>(boundary.team)) topkit_team_meet(block, &team);
+    topkit_team_settle(block, &team, members, k, boundary.team, sink, &s->refiner);
+}
+/* [end] */
+
+TEST_CASE("usage: team_resident") {
+    const int k = 512, blocks = test_cluster_blocks() > 4 ? 4 : 1; /* before 9.0 a block is a cluster by itself */
+    const int n = blocks > 1 ? 20001 : 8001;
+    const score_bits scores = shuffled_row(n);
+    device_buffer<uint32_t> in(scores, 1);
+    under_all_schedules([&] {
+        device_buffer<int> indices(k);
+        test_launch_clusters(blocks, (unsigned)blocks, 256, sizeof(team_resident_scan_storage), select_by_resident_cluster,
+                             (const float *)in.data, n, k, 8u, indices.data);
+        check_exact(scores, k, indices.read(), TOPKIT_ANY);
+    });
+}
+
 /* [cut half] */
 /* The same for a row of bfloat16 scores, or fp16 with topkit_f16: tiles are twice as long, values are written as they were. One block of
  * 4 warps; capacity 1536 serves k up to 512. */
