@@ -158,15 +158,21 @@ TEST_CASE("split rows: a gate that is too high is found, and the row is read onc
 TEST_CASE("split rows: parts that lie whole are searched once more below a gate that is too high") {
     const int n = 40000, k = 1000;
     const unsigned stride = n / 4 / TOPKIT_SPLIT_THREADS;
-    std::vector<float> row = scores_of(n, [](int i) { return uniform(3, (unsigned)i); });
+    const std::vector<float> plain = scores_of(n, [](int i) { return uniform(3, (unsigned)i); });
+    std::vector<float> row = plain, few = plain; /* few: some high ones of which the sample knows nothing, behind the last bin's end */
+    for (int i = 0; i < 12; i++) few[(size_t)(i * 3001)] = 100.0f + (float)i;
     for (unsigned stratum = 0; stratum < TOPKIT_SPLIT_THREADS; stratum++) {
         const unsigned phase = (unsigned)((uint64_t)sampled_hash(sampled_hash(SALT) + stratum) * stride >> 32);
-        for (unsigned c = 0; c < 4; c++) row[(stratum * stride + phase) * 4 + c] += 100.0f;
+        for (unsigned c = 0; c < 4; c++) {
+            row[(stratum * stride + phase) * 4 + c] += 100.0f;
+            few[(stratum * stride + phase) * 4 + c] = plain[(stratum * stride + phase) * 4 + c];
+        }
     }
     for (const division &d : DIVISIONS) {
         if (d.depth > 0 || (!d.meets && d.parts > test_cluster_blocks())) continue;
         REQUIRE(check_split<TOPKIT_ANY>({row}, k, d, TOPKIT_ORDER_NONE) == 1);
         REQUIRE(check_split<TOPKIT_LOWEST_INDEX>({row}, k, d, TOPKIT_ORDER_INDEX) == 1);
+        REQUIRE(check_split<TOPKIT_ANY>({few}, 5, d, TOPKIT_ORDER_NONE) == 0);
     }
 }
 
