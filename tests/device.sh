@@ -35,7 +35,7 @@ for source in $sources; do
     name=$(basename "$source" .cu)
     [ "$name" = test_exact ] || names="$names $name" # the benchmark's own check has a program of its own
 done
-sanitized="test_collector test_refiner test_scheduler test_signal test_team test_threshold test_select_errors test_select_random"
+sanitized="test_collector test_refiner test_scheduler test_signal test_split test_team test_threshold test_select_errors test_select_random"
 nan_names=
 [ "$what" = soak ] || nan_names="test_select_values test_select_random"
 for name in $nan_names; do names="$names ${name}_nan"; done
