@@ -30,8 +30,9 @@ enum {
     AUTO_LONG_ROW = 10,         /* .. of 8 times as many scores 0.9 times as long. Beyond, its buffer has no room for a poor guess */
     AUTO_SPLIT_K = 18432,       /* .. and split rows up to this one, whose buffers can be compacted a few times */
     AUTO_PIPELINED_K = 3584,    /* with larger k, 02's buffers are compacted so often that the row kernel is faster, but of many rows */
-    AUTO_SPLIT_FEW = 12288,   /* few rows that are longer are split where there is room for clusters of 4 or more */
-    AUTO_DIRECT_FEW = 32768,  /* AUTO takes the direct route up to this length with at most one row a multiprocessor, */
+    AUTO_SPLIT_FEW = 12288,   /* AUTO splits rows that are longer where all can have clusters of 4, */
+    AUTO_SPLIT_SOME = 16384,  /* .. and those that are longer than this where all can have clusters of 2; */
+    AUTO_DIRECT_FEW = 32768,  /* else it takes the direct route up to this length with at most one row a multiprocessor, */
     AUTO_DIRECT_SOME = 28672, /* .. up to this one with at most three, */
     AUTO_DIRECT_MANY = 24576, /* and with more, of which two must lie on chip together */
     SYSTEM_SHARED = 1024      /* of each resident block */
@@ -228,7 +229,8 @@ static int auto_route(const topkit_device_facts *device, int rows, int max_lengt
         return k <= AUTO_ROW_K || long_rows ? TOPKIT_ROUTE_ROW : TOPKIT_ROUTE_ANY_K;
     }
     const int each = (rows - 1) / device->sm_count + 1; /* rows a multiprocessor */
-    if (max_length > AUTO_SPLIT_FEW && device->arch >= 90 && 4LL * rows <= cluster_fits(device, 4)) return TOPKIT_ROUTE_SPLIT;
+    const bool fours = 4LL * rows <= cluster_fits(device, 4), twos = 2LL * rows <= cluster_fits(device, 2);
+    if (device->arch >= 90 && ((fours && max_length > AUTO_SPLIT_FEW) || (twos && max_length > AUTO_SPLIT_SOME))) return TOPKIT_ROUTE_SPLIT;
     if (max_length <= (each <= 1 ? AUTO_DIRECT_FEW : each <= 3 ? AUTO_DIRECT_SOME : AUTO_DIRECT_MANY)) return TOPKIT_ROUTE_DIRECT;
     if (each <= 1) return device->arch >= 90 ? TOPKIT_ROUTE_SPLIT : TOPKIT_ROUTE_ROW;
     const bool pipelines = each > 2 && (k <= AUTO_PIPELINED_K || each > 8);

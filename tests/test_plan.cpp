@@ -131,7 +131,8 @@ TEST_CASE("AUTO takes what was fastest on an H200") {
         int rows, length, k, route;
     } cases[] = {{1, 1, 2048, TOPKIT_ROUTE_DIRECT},          {1, 12288, 2048, TOPKIT_ROUTE_DIRECT},
                  {1, 12289, 2048, TOPKIT_ROUTE_SPLIT},       {30, 12289, 2048, TOPKIT_ROUTE_SPLIT},
-                 {31, 32768, 2048, TOPKIT_ROUTE_DIRECT},     {31, 32769, 2048, TOPKIT_ROUTE_SPLIT},
+                 {31, 16384, 2048, TOPKIT_ROUTE_DIRECT},     {31, 16385, 2048, TOPKIT_ROUTE_SPLIT},
+                 {66, 16385, 2048, TOPKIT_ROUTE_SPLIT},      {67, 32768, 2048, TOPKIT_ROUTE_DIRECT},
                  {132, 32768, 2048, TOPKIT_ROUTE_DIRECT},    {132, 32769, 2048, TOPKIT_ROUTE_SPLIT},
                  {1, 1 << 24, 2048, TOPKIT_ROUTE_SPLIT},     {396, 28672, 2048, TOPKIT_ROUTE_DIRECT},
                  {133, 28673, 2048, TOPKIT_ROUTE_ROW},       {396, 28673, 2048, TOPKIT_ROUTE_PIPELINED},
