@@ -20,9 +20,12 @@
  * A row's blocks wait for each other: they are a cluster, which the hardware runs together or not at all, or the launch is a cooperative
  * one, which is refused where its blocks do not all fit.
  *
- *   k             1 .. 4096 (plan.c); in no order up to 18432, where AUTO chooses: what a cluster sorts lies where tiles travelled
+ * Parts of up to 32K scores lie in shared memory whole: then nothing is collected [4], every thread samples one vector [2], and the search
+ * counts the part itself in linear bins [5] (team_resident). That is the second kernel below, of few steps, for launches that are all latency.
+ *
+ *   k             1 .. 4096 (plan.c); in no order up to 18432, and any where parts lie whole, where AUTO chooses
  *   shared        26 KB, 8 bytes a candidate, and 32 KB for each of the 1 to 4 tiles that travel to a warp at a time, the first of them
- *                 before the gate is known: one block a multiprocessor
+ *                 before the gate is known. Parts that lie whole: 26 KB, the part, and 11 bytes for each of k where an order is asked for
  *   workspace     a cluster none of its own; else 2 KB a row and 1 KB a row and block twice, k candidates a row where an order is asked for
  *                 and a counter a row that is zero between launches
  *   reads         the row once, and the sample once a block (from L2)
