@@ -21,7 +21,8 @@
  * one, which is refused where its blocks do not all fit.
  *
  * Parts of up to 32K scores lie in shared memory whole: then nothing is collected [4], every thread samples one vector [2], and the search
- * counts the part itself in linear bins [5] (team_resident). That is the second kernel below, of few steps, for launches that are all latency.
+ * counts the part itself in linear bins [5] (team_resident). That is the second kernel below, of few steps, for launches that are all
+ * latency.
  *
  *   k             1 .. 4096 (plan.c); in no order up to 18432, and any where parts lie whole, where AUTO chooses
  *   shared        26 KB, 8 bytes a candidate, and 32 KB for each of the 1 to 4 tiles that travel to a warp at a time, the first of them

@@ -131,7 +131,9 @@ static void split_parts(const topkit_device_facts *device, int rows, int max_len
 /* Scores that a part's place must hold: whole tiles, and what lies before the first and behind the last vector. */
 static int split_place(int max_length, int parts) { return (max_length / 512 + parts) / parts * 512 + 8; }
 
-static bool split_is_resident(int max_length, int parts) { return parts > 1 && split_place(max_length, parts) <= SPLIT_RESIDENT_PART + 520; }
+static bool split_is_resident(int max_length, int parts) {
+    return parts > 1 && split_place(max_length, parts) <= SPLIT_RESIDENT_PART + 520;
+}
 
 /* Shared memory of parts that lie there whole, and what puts k candidates in order. */
 static int split_order_room(int k, int order) { return order == TOPKIT_ORDER_NONE ? 0 : (sort_room(k) + 15) / 16 * 16; }

@@ -208,7 +208,7 @@ TEST_CASE("usage: team") {
 }
 
 /* [cut team_resident] */
-/* The same for a row that fits in the cluster's shared memory, 8192 scores a block: each share is copied there and searched where it lies. */
+/* The same for a row that fits in the cluster's shared memory, 8192 scores a block: each share is copied, and searched where it lies. */
 struct team_resident_scan_storage {
     float place[8192 + 4]; // 16-byte aligned
     topkit_refiner_storage refiner;

@@ -446,7 +446,7 @@ TOPKIT_FN void topkit_cluster_arrive(void) {
 #endif
 }
 
-/* Arrives where there is nothing to be ordered yet: a thread that begins says no more than that it runs. Ordering takes 800 cycles there. */
+/* Arrives where there is nothing to be ordered yet: a thread that begins says no more than that it runs. Ordering takes 800 cycles. */
 TOPKIT_FN void topkit_cluster_enter(void) {
 #if TOPKIT_PTX && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");

@@ -1,8 +1,8 @@
 /* topkit/team_resident.cuh: several blocks find the k best of a row that lies in the shared memory of all of them together.
  *
  * Nothing is collected: each block's part of the row, as it was copied (resident.cuh), is what it holds. The team's first step counts the
- * parts in linear bins, from a gate that all blocks have proposed alike to the largest score of their sample; nearly always the boundary bin
- * has few members then, and whether a score lies above it or in it is told by the place of its bin once more, so that blocks count and
+ * parts in linear bins, from a gate that all blocks have proposed alike to the largest score of their sample; nearly always the boundary
+ * bin has few members then, and whether a score lies above it or in it is told by the place of its bin once more, so that blocks count and
  * deliver by the same rule. Where it does not come out, because the gate was too high or of infinities, outliers or many equals, digits of
  * keys find the boundary (topkit_team_search): slower, never wrong.
  *
@@ -48,7 +48,7 @@ TOPKIT_FN topkit_team_resident_boundary topkit_team_resident_search(topkit_group
     if (k < length / 128) high += high - low; /* of a sample of a thousand scores few are among the k best, maybe none */
     for (int step = 0; step < 2 && topkit__resident_can_bin(low, high); step++) { /* the same in all blocks; not of infinities and NaNs */
         b.bins = topkit__resident_bins_between(low, high, TOPKIT_TEAM_BINS);
-        if (step == 0) b.bins.low += 0.51f * b.bins.step; /* only what exceeds the gate: of many that equal it, as zeros do, all queued up */
+        if (step == 0) b.bins.low += 0.51f * b.bins.step; /* only what exceeds the gate: many that equal it, as zeros do, would queue up */
         topkit__resident_count(g, part, b.bins, digit);
         const topkit_team_found found = topkit_team_find(g, team, (unsigned)k, digit, s);
         if (found.inside == 0) { /* the k-th best is the gate, or below it */

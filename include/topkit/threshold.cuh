@@ -7,7 +7,8 @@
  *   storage       topkit_digit_storage (shared, histogram zero before and after); the sample is only read
  *   sync          called by all threads of the group after the sample is complete and synced; ends with a barrier, but of an empty
  *                 sample or for rank 0, where there is none. From a sample: 4 barriers, 6 with a second rank; 4 more, three times at
- *                 most, where a few samples lie far above the rest. Roughly, from indices, and crowds: 2. From vectors: 2. From ranks and values: none
+ *                 most, where a few samples lie far above the rest. Roughly, from vectors, from indices, and crowds: 2. From ranks and
+ *                 values: none
  *   determinism   yes, for the same sample
  *   cost          roughly, and crowds: 1 read of the sample. From a sample: 2 reads, one shared atomic for each sample
  *
