@@ -144,7 +144,7 @@ static long long resident_shared(int max_length, int k, int order, int parts) {
 /* Parts that are read by tiles, and a buffer of candidates. */
 static int plan_tiles(const topkit_device_facts *device, int k, int order, topkit_plan_tiles *tiles) {
     const int room = device->shared_per_block - TOPKIT_PLAN_SPLIT_FIXED_SHARED;
-    if (room < TOPKIT_PLAN_SPLIT_TILES_SHARED) return TOPKIT_ERROR_DEVICE;
+    if (room < TOPKIT_PLAN_SPLIT_TILES_SHARED || k > room / 8) return TOPKIT_ERROR_DEVICE;
     tiles->capacity = at_most(row_capacity(k), (room - TOPKIT_PLAN_SPLIT_TILES_SHARED) / 8 / 512 * 512);
     if (tiles->capacity < row_least_capacity(k, order)) return TOPKIT_ERROR_DEVICE;
     tiles->depth = at_most((room - tiles->capacity * 8) / TOPKIT_PLAN_SPLIT_TILES_SHARED, SPLIT_MAX_DEPTH);
