@@ -131,7 +131,7 @@ static void split_parts(const topkit_device_facts *device, int rows, int max_len
 /* Scores that a part's place must hold: whole tiles, and what lies before the first and behind the last vector. */
 static int split_place(int max_length, int parts) { return (max_length / 512 + parts) / parts * 512 + 8; }
 
-static bool split_is_resident(int max_length, int parts) {
+static bool split_is_resident(int max_length, int parts) { /* a part may be a tile and the edges longer than the row's share */
     return parts > 1 && split_place(max_length, parts) <= SPLIT_RESIDENT_PART + 520;
 }
 

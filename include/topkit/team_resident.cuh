@@ -6,12 +6,15 @@
  * deliver by the same rule. Where it does not come out, because the gate was too high or of infinities, outliers or many equals, digits of
  * keys find the boundary (topkit_team_search): slower, never wrong.
  *
- *   scope         team, as team.cuh; parts of up to 65000 scores
- *   storage       that of team.cuh, and the refiner's
- *   sync          search: begins with the part and the storage synced; sync and meetings are those of topkit_team_search, of which this is
- *                 a step, and all of them where the first does not come out. emit: one barrier
+ *   scope         team, as team.cuh: all threads of all its blocks, of a multiple of 256 threads each; parts of up to 65000 scores
+ *   storage       that of team.cuh, and topkit_refiner_storage, whose digit storage the search counts in; the parts in shared memory
+ *   sync          a cluster's threads call topkit_cluster_enter once before, as for topkit_team_search. search: begins with the part and
+ *                 the storage synced; one or two steps of linear bins, each with the meetings and barriers of a step of
+ *                 topkit_team_search, and where these do not come out those of one or two such searches. emit: one barrier; a meeting, if
+ *                 topkit_team_settles says so, and topkit_team_settle come behind it
  *   determinism   TOPKIT_LOWEST_INDEX: the selected set. TOPKIT_ANY: the selected values. The order of emission is open in both
- *   cost          2 passes over the part in shared memory, of which one counts every score with a shared atomic
+ *   cost          2 passes over the part in shared memory, of which one counts every score with a shared atomic, and one more for each
+ *                 further step
  *
  * Worked numbers: parts {9, 7, 3} and {8, 6, 2}, k = 3, a gate of 5 and a largest sample of 9, five bins: one score each in the bins of 9,
  * 8, 7 and 6. The boundary is the bin of 7: block 0 delivers 9 and 7, block 1 delivers 8.
